@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"plimsoll/scoring/prefix"
+)
+
+// Engine is one replica of an engine. Implementations are safe for concurrent use.
+type Engine interface {
+	// Capabilities says what the adapter and its engine can do. It does not change during the value's life.
+	Capabilities() Capabilities
+	// Probe asks the engine how it is. It returns an error if the engine cannot serve now: a [*Failure] of kind
+	// Refused (nobody listens), Shed (it listens but is still loading), Operator (it refuses our key) or Broken.
+	Probe(ctx context.Context) (Status, error)
+	// Generate runs one attempt and calls emit for each event, in order, from one goroutine. See the package comment
+	// for what its return says.
+	Generate(ctx context.Context, req Request, emit func(Event) error) error
+	// Close releases connections. Running calls fail. It is called once.
+	Close() error
+}
+
+// KVSource is implemented by engines that report what their KV cache holds.
+type KVSource interface {
+	// Subscribe calls sink with every batch of cache events, in order, until ctx ends or the feed breaks. The first
+	// batch after a subscription carries Reset and describes all that the cache holds at that moment.
+	Subscribe(ctx context.Context, sink func(KVBatch)) error
+}
+
+// KVBatch is a run of cache events as they left the engine.
+type KVBatch struct {
+	Seq    uint64 // grows by one a batch; a hole means events are lost
+	Reset  bool   // what was known before is void
+	Events []prefix.Event
+}
+
+// Request is one attempt of one leg. It carries either token IDs or, for engines that render themselves, a chat body.
+type Request struct {
+	ID           string          // names the attempt in the engine's log; unique in this process
+	Model        string          // the engine's name of the model; "" where it serves only one
+	PromptTokens []uint32        // the prompt's token IDs; nil if ChatBody is set
+	ChatBody     json.RawMessage // an OpenAI chat request to pass on untokenized; nil if PromptTokens is set
+	MaxTokens    int             // tokens to generate at most, >= 1, always sent
+	MinTokens    int             // tokens before an end token is allowed
+	Sampling     Sampling
+	EndTokens    []uint32 // IDs that end the answer beside the engine's own EOS
+	IgnoreEOS    bool
+	TopLogprobs  *int   // nil: no logprobs; else that many alternatives beside each token's own (0: only its own)
+	CacheSalt    string // isolates the prefix cache; "" shares it
+	LoRA         string // adapter name; "" for the base model
+}
+
+// Sampling holds what the client set; nil means the engine's default.
+type Sampling struct {
+	Temperature       *float64
+	TopP              *float64
+	TopK              *int
+	MinP              *float64
+	PresencePenalty   *float64
+	FrequencyPenalty  *float64
+	RepetitionPenalty *float64
+	Seed              *int64
+	LogitBias         map[uint32]float64
+}
+
+// Event is what one frame of the engine said. Any part may be empty.
+type Event struct {
+	Tokens       []Token
+	CachedTokens *int // prompt tokens the engine found in its cache, once it says so
+	Finish       *Finish
+}
+
+// Token is one generated token.
+type Token struct {
+	ID uint32
+	// LostIDs counts tokens right before this one whose IDs the engine did not send (llama.cpp inside a character of
+	// several tokens). Text then holds the text of all of them and this one; otherwise Text is nil and the text is the
+	// tokenizer's.
+	LostIDs int
+	Text    *string
+	Logprob *Logprob // nil unless asked for and given
+}
+
+// Logprob is a token's log probability (natural logarithm) and those of its strongest rivals, best first.
+type Logprob struct {
+	Logprob float64
+	Top     []RankedToken
+}
+
+// RankedToken is an alternative at a position.
+type RankedToken struct {
+	ID      uint32
+	Logprob float64
+}
+
+// FinishReason says why the engine stopped.
+type FinishReason uint8
+
+const (
+	FinishStop   FinishReason = iota // an end token; it is the last of the tokens emitted where the engine gives it
+	FinishLength                     // MaxTokens or the context's end
+	FinishAbort                      // somebody aborted the request on the engine: not by us, else the context has ended
+
+	NumFinishReasons
+)
+
+// Finish ends an attempt.
+type Finish struct {
+	Reason FinishReason
+}
+
+// Status is what Probe found. A nil pointer means that the engine does not tell.
+type Status struct {
+	Model   string // the engine's own name of the model
+	Version string
+	// Incarnation is evidence about the serving process: it differs between two lives of the engine. "" if the engine
+	// shows nothing of the kind.
+	Incarnation    string
+	BlockTokens    *int // tokens a KV block
+	KVBlocks       *int // usable blocks of the device cache
+	Seats          *int // sequences decoded at once
+	SequenceTokens *int // longest prompt plus answer
+	Load           Load
+}
+
+// Load is the engine's own view of its work. It audits our ledger and never replaces it.
+type Load struct {
+	RunningSequences *int
+	WaitingSequences *int
+	UsedBlocks       *int    // referenced by running sequences; what is only cached counts as free
+	Steps            *uint64 // forward passes since the start: flat while sequences run means hung
+}
+
+// Sharing says from when on a running request's prompt blocks serve others.
+type Sharing uint8
+
+const (
+	SharingNever           Sharing = iota // every request has blocks of its own (llama.cpp)
+	SharingFromDispatch                   // blocks of a running prefill are hit at once (vLLM)
+	SharingAfterFirstToken                // blocks are hit when the holder's prefill is over (SGLang)
+
+	NumSharings
+)
+
+// Capabilities are fixed for an engine's life.
+type Capabilities struct {
+	Kind    string // "sim", "llamacpp", ...: the word before = in --replica
+	Sharing Sharing
+	// ConfirmsAbort: when Generate returns, the engine has let go of the request's blocks. Otherwise they stay booked
+	// until LingerBound has passed or the engine's load shows them free.
+	ConfirmsAbort bool
+	LingerBound   time.Duration
+	Logprobs      bool
+	MinTokens     bool
+	LogitBias     bool
+	KVEvents      bool // the engine implements KVSource
+}
