@@ -1,0 +1,138 @@
+package stream
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"plimsoll/actors/fault"
+)
+
+// Response is the client's side of a submitted request: what its writer reads. The request's goroutine fills it; the
+// client's pace never holds that goroutine up. One goroutine may call Next; the other methods may be called by any.
+type Response struct {
+	cancel func() // tells the request's goroutine that the client is gone; idempotent
+
+	mu       sync.Mutex
+	legs     []leg
+	turn     int // the leg that Next looks at first, so that no leg starves another
+	usage    Usage
+	replicas []string
+	fault    *fault.Fault
+	done     bool
+	wake     chan struct{} // capacity 1: something changed since the reader last looked
+}
+
+// leg is one answer's journal and how far the reader has read it.
+type leg struct {
+	entries []Entry
+	read    int
+	finish  *Finish
+	ended   bool // the reader has got the finish
+}
+
+// NewResponse returns a response of that many legs whose Cancel calls cancel.
+func NewResponse(legs int, cancel func()) *Response {
+	return &Response{
+		cancel: cancel, legs: make([]leg, legs), replicas: make([]string, legs), wake: make(chan struct{}, 1),
+	}
+}
+
+// Next waits for something that the reader has not seen and returns it: entries of one leg, its end, or both. It returns
+// io.EOF after every leg's end was returned, a [*fault.Fault] if the request failed (at once: what was not read by then is
+// lost with it), and ctx's error if that ends first, after which Next may be called again.
+func (r *Response) Next(ctx context.Context) (Delta, error) {
+	for {
+		if d, err, ok := r.take(); ok {
+			return d, err
+		}
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+			return Delta{}, ctx.Err()
+		}
+	}
+}
+
+func (r *Response) take() (Delta, error, bool) { //nolint:revive // the last value says whether the others count
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fault != nil {
+		return Delta{}, r.fault, true
+	}
+	open := 0
+	for i := range r.legs {
+		n := (r.turn + i) % len(r.legs)
+		l := &r.legs[n]
+		if l.ended {
+			continue
+		}
+		open++
+		if l.read == len(l.entries) && l.finish == nil {
+			continue
+		}
+		d := Delta{Leg: n, Entries: l.entries[l.read:len(l.entries):len(l.entries)], Finish: l.finish}
+		l.read, l.ended = len(l.entries), l.finish != nil
+		r.turn = n + 1
+		return d, nil, true
+	}
+	if open == 0 && r.done {
+		return Delta{}, io.EOF, true
+	}
+	return Delta{}, nil, false
+}
+
+// Cancel says that the client is gone. The attempts are aborted and the response ends with a ClientGone fault, unless it
+// had ended before.
+func (r *Response) Cancel() { r.cancel() }
+
+// Usage returns the token counts so far; they are final once Next has returned io.EOF.
+func (r *Response) Usage() Usage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.usage
+}
+
+// Replicas returns, per leg, the name of the replica that works or worked on it last; "" before its dispatch.
+func (r *Response) Replicas() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.replicas...)
+}
+
+// The methods below are the request's goroutine's.
+
+func (r *Response) update(f func()) {
+	r.mu.Lock()
+	f()
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Append adds entries to a leg's journal.
+func (r *Response) Append(n int, entries []Entry, u Usage) {
+	r.update(func() { r.legs[n].entries, r.usage = append(r.legs[n].entries, entries...), u })
+}
+
+// Finish ends a leg.
+func (r *Response) Finish(n int, f Finish, u Usage) {
+	r.update(func() { r.legs[n].finish, r.usage = &f, u })
+}
+
+// Placed notes where a leg works.
+func (r *Response) Placed(n int, replica string) {
+	r.update(func() { r.replicas[n] = replica })
+}
+
+// End ends the response: with a fault, or well if f is nil and every leg has finished. Only the first End counts.
+func (r *Response) End(f *fault.Fault) {
+	r.update(func() {
+		if r.done {
+			return
+		}
+		r.done, r.fault = true, f
+	})
+}

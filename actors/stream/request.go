@@ -1,0 +1,99 @@
+package stream
+
+import (
+	"time"
+
+	"plimsoll/engine"
+	"plimsoll/tokenizer/chat"
+)
+
+// Request is what a client asked for, checked in its shape by the ingress. It is immutable once submitted.
+type Request struct {
+	ID      string // the client-visible request ID, for logs; never a key of any state
+	Model   string
+	Arrival time.Time // monotonic
+
+	Input Input
+	N     int // answers to each prompt, >= 1
+
+	MaxTokens         *int // nil: the room left in the context
+	MinTokens         int
+	Sampling          engine.Sampling // Seed is leg 0's; leg i has Seed + i
+	Stop              []string
+	IncludeStop       bool // leave the stop string in the text
+	StopTokenIDs      []uint32
+	IgnoreEOS         bool
+	TopLogprobs       *int // nil: none; else that many alternatives beside each token
+	SkipSpecialTokens bool // leave special tokens out of the text
+	CacheSalt         string
+	Tenant            string // API key's name, else "default"
+	Session           string // "" if the client named none
+}
+
+// Input is the prompt in one of three forms; exactly one is set.
+type Input struct {
+	Chat       *chat.Request // rendered by the model's chat template; one prompt
+	Texts      []string      // encoded with the tokenizer's special tokens if AddSpecial
+	AddSpecial bool
+	Tokens     [][]uint32 // taken as they are
+}
+
+// Prompts is the number of prompts in the input.
+func (in Input) Prompts() int {
+	switch {
+	case in.Chat != nil:
+		return 1
+	case in.Texts != nil:
+		return len(in.Texts)
+	default:
+		return len(in.Tokens)
+	}
+}
+
+// Entry is one generated token in a leg's journal.
+type Entry struct {
+	ID      uint32
+	LostIDs int // tokens right before this one whose IDs the engine did not send
+	// Text is what the client gets with this token: "" while a character or a possible stop string is incomplete.
+	Text    string
+	Logprob *engine.Logprob
+	Stamp   time.Time // when it was read from the engine's socket
+}
+
+// StopReason says why a leg ended, in OpenAI's sense.
+type StopReason uint8
+
+const (
+	StopEnd    StopReason = iota // an end token or a stop string: finish_reason "stop"
+	StopLength                   // max_tokens or the context's end: finish_reason "length"
+
+	NumStopReasons
+)
+
+// Finish ends a leg.
+type Finish struct {
+	Reason StopReason
+	// Text is what was held back and comes with the end (an incomplete possible stop string, a broken character).
+	Text string
+	// StopString is the client's stop string that matched, nil if none did.
+	StopString *string
+	// StopToken is the client's stop token ID that ended the leg, nil if none did.
+	StopToken *uint32
+	// CompletionTokens counts the tokens through the one that completed the end.
+	CompletionTokens int
+}
+
+// Delta is a run of a leg's entries that the reader has not seen yet, or its end, or both.
+type Delta struct {
+	Leg     int // prompt index * N + answer index
+	Entries []Entry
+	Finish  *Finish // non-nil on the last delta of a leg
+}
+
+// Usage counts a request's tokens.
+type Usage struct {
+	PromptTokens     int // each prompt once
+	CompletionTokens int // over all legs
+	CachedTokens     int // of the prompts, as engines said of the first attempt that gave a token
+	CachedKnown      bool
+}
