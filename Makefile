@@ -1,20 +1,95 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
 export CGO_ENABLED := 1
 
+# Tools are pinned and kept outside the tree, one folder a version, so that every clone shares them.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plimsoll
+GOLANGCI_VERSION := v2.15.0
+BENCHSTAT_VERSION := v0.0.0-20260908200009-22c9c6c9d4da
+GOLANGCI := $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+BENCHSTAT := $(CACHE)/bin/benchstat-$(BENCHSTAT_VERSION)/benchstat
+
+# The packages that a command works on, e.g. make bench PKG=./scoring/...
+PKG ?= ./...
+BENCH = go test -run '^$$' -bench . -benchmem -count $(or $(COUNT),10) $(PKG)
+REV = $(shell git rev-parse --short HEAD)$(shell git diff --quiet HEAD || echo -dirty)
+
+##@ Use
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## build everything and serve on 127.0.0.1:8080 (ARGS="--listen ...": flags of plimsoll serve)
+	@exec bin/plimsoll serve $(ARGS)
+
+.PHONY: build
+build: tokenizers-lib ## build bin/plimsoll
+	@go build -trimpath -o bin/plimsoll ./cmd/plimsoll
 
 .PHONY: tokenizers-lib
 tokenizers-lib: ## build the tokenizer library once, into a cache outside the tree (TOKENIZERS_LIB=DIR: use a ready one)
 	@tokenizer/hf/native/build.sh
 
-.PHONY: build
-build: tokenizers-lib ## build bin/plimsoll
-	go build -trimpath -o bin/plimsoll ./cmd/plimsoll
-
+##@ Check
 .PHONY: test
-test: tokenizers-lib ## run every Go test with the race detector
+test: tokenizers-lib ## run every Go test with the race detector (under 10 minutes on 2 cores)
 	go test -race -timeout 10m ./...
+
+.PHONY: test-clients
+test-clients: build ## run the official OpenAI clients (npm, PyPI, Go) against bin/plimsoll
+	@testbench/clients/run.sh
+
+.PHONY: lint
+lint: tokenizers-lib $(GOLANGCI) ## check format, lints, go vet and the shape of the tree
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go' | cut -d/ -f1 | sort -u)); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	$(GOLANGCI) run ./...
+	go test ./testbench/archtest
+
+.PHONY: fmt
+fmt: $(GOLANGCI) ## format the Go code
+	@$(GOLANGCI) fmt
+
+.PHONY: fuzz
+fuzz: tokenizers-lib ## run every fuzzer for FUZZTIME (20s)
+	@for file in $$(git ls-files -co --exclude-standard '*_test.go'); do \
+		for fuzzer in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
+			echo "== $$(dirname "$$file") $$fuzzer"; \
+			go test -run '^$$' -fuzz "^$$fuzzer\$$" -fuzztime $(or $(FUZZTIME),20s) "./$$(dirname "$$file")"; \
+		done; \
+	done
+
+##@ Measure
+.PHONY: bench
+bench: tokenizers-lib ## run the benchmarks COUNT (10) times into .tmp/bench/REV.txt (PKG=./scoring/...: only those)
+	@mkdir -p .tmp/bench
+	@$(BENCH) | tee ".tmp/bench/$(REV).txt"
+	@echo "written to .tmp/bench/$(REV).txt"
+
+.PHONY: benchcmp
+benchcmp: tokenizers-lib $(BENCHSTAT) ## compare the benchmarks of BASE=REV with those of the work tree
+	@[ -n "$(BASE)" ] || { echo "say what to compare with: make benchcmp BASE=REV" >&2; exit 2; }
+	@base=$$(git rev-parse --short "$(BASE)"); tree=".tmp/base-$$base"; mkdir -p .tmp/bench "$$tree"; \
+	if [ ! -s ".tmp/bench/$$base.txt" ]; then \
+		git archive "$$base" | tar -x -C "$$tree"; \
+		(cd "$$tree" && ln -sfn "$(CURDIR)/tokenizer/hf/native/lib" tokenizer/hf/native/lib && $(BENCH)) >".tmp/bench/$$base.part"; \
+		mv ".tmp/bench/$$base.part" ".tmp/bench/$$base.txt"; rm -rf "$$tree"; \
+	fi; \
+	$(BENCH) >.tmp/bench/worktree.txt; \
+	$(BENCHSTAT) "$$base=.tmp/bench/$$base.txt" worktree=.tmp/bench/worktree.txt
+
+##@ Tidy
+.PHONY: clean
+clean: ## remove what was built in the tree (the caches outside it stay)
+	@rm -rf bin .tmp
+
+$(GOLANGCI):
+	@echo "installing golangci-lint $(GOLANGCI_VERSION), once; it takes some 2 minutes" >&2
+	@GOBIN=$(@D) GOFLAGS=-buildvcs=false CGO_ENABLED=0 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+$(BENCHSTAT):
+	@GOBIN=$(@D) CGO_ENABLED=0 go install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
