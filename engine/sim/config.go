@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Config describes one engine.
+type Config struct {
+	Model          string   // name the engine serves the model under
+	Adapters       []string // LoRA adapters that are loaded
+	BlockTokens    int      // tokens a KV block
+	KVBlocks       int      // blocks of the pool; one of them is the null block and not usable
+	Seats          int      // sequences in a batch
+	BatchTokens    int      // token budget of a forward pass
+	ContextTokens  int      // longest prompt plus answer that the model allows
+	WaitingMax     int      // requests that wait for admission; more are shed
+	TopLogprobsMax int      // alternatives a request may ask for
+	Timing         Timing
+	HashSeed       uint64 // block hashes of two engines differ if their seeds do
+}
+
+// Names of the profiles.
+const (
+	ProfileH100x8B = "h100-8b"
+	ProfileTiny    = "tiny"
+)
+
+// DefaultConfig is the profile h100-8b: an 8B model in 16 bit with grouped-query attention on one H100 (80 GB).
+func DefaultConfig() Config {
+	return Config{
+		Model:          "plimsoll-sim",
+		BlockTokens:    16,
+		KVBlocks:       25_001, // 400,000 tokens of 128 KiB: 52 GB beside 16 GB of weights
+		Seats:          256,
+		BatchTokens:    8192,
+		ContextTokens:  131_072,
+		WaitingMax:     4096,
+		TopLogprobsMax: 20,
+		Timing:         h100x8B(),
+		HashSeed:       1,
+	}
+}
+
+// TinyConfig is the profile tiny: passes of microseconds and a pool that a test fills with a few requests.
+func TinyConfig() Config {
+	cfg := DefaultConfig()
+	cfg.KVBlocks = 257
+	cfg.Seats = 8
+	cfg.BatchTokens = 256
+	cfg.ContextTokens = 2048
+	cfg.WaitingMax = 1024
+	cfg.Timing = tiny()
+	return cfg
+}
+
+// Profile returns the configuration of a named profile.
+func Profile(name string) (Config, error) {
+	switch name {
+	case ProfileH100x8B:
+		return DefaultConfig(), nil
+	case ProfileTiny:
+		return TinyConfig(), nil
+	}
+	return Config{}, fmt.Errorf("sim: unknown profile %q: want %s or %s", name, ProfileH100x8B, ProfileTiny)
+}
+
+// Validate says what is wrong, all of it.
+func (c Config) Validate() error {
+	var errs []error
+	least := func(name string, value, minimum int) {
+		if value < minimum {
+			errs = append(errs, fmt.Errorf("sim: %s is %d, at least %d is needed", name, value, minimum))
+		}
+	}
+	least("BlockTokens", c.BlockTokens, 1)
+	least("KVBlocks", c.KVBlocks, 2)
+	least("Seats", c.Seats, 1)
+	least("BatchTokens", c.BatchTokens, c.Seats) // every running sequence gets its token in every pass
+	least("ContextTokens", c.ContextTokens, 2)
+	least("WaitingMax", c.WaitingMax, 1)
+	least("TopLogprobsMax", c.TopLogprobsMax, 0)
+	if c.Model == "" {
+		errs = append(errs, errors.New("sim: Model is empty"))
+	}
+	if err := c.Timing.validate(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// UsableBlocks is the size of the pool without the null block.
+func (c Config) UsableBlocks() int { return c.KVBlocks - 1 }
+
+// SequenceTokens is the longest prompt plus answer: the model's context, or the whole pool if that is smaller.
+func (c Config) SequenceTokens() int {
+	return min(c.ContextTokens, c.UsableBlocks()*c.BlockTokens)
+}

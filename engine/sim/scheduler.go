@@ -1,0 +1,212 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"plimsoll/engine"
+)
+
+// sequence is one request in the engine.
+type sequence struct {
+	request  Submit
+	space    namespace
+	sampler  sampler
+	ids      []uint32 // prompt and output
+	hashes   []uint64 // of the full blocks of ids
+	blocks   []int32  // held, in order
+	stored   int      // leading blocks that are cached under their hash
+	computed int      // tokens whose KV is in the blocks
+
+	scheduled   int // tokens of the running pass; 0 if it is not in it
+	cached      int // tokens hit at the first admission
+	admitted    bool
+	aborting    bool
+	preemptions int
+}
+
+func newSequence(source TokenSource, r Submit) *sequence {
+	return &sequence{
+		request: r,
+		space:   namespace{lora: r.LoRA, salt: r.Salt},
+		sampler: newSampler(source, &r),
+		ids:     slices.Clip(r.PromptTokens),
+	}
+}
+
+// grow hashes the blocks that have become full.
+func (s *sequence) grow(p *pool) {
+	for at := len(s.hashes); (at+1)*p.blockTokens <= len(s.ids); at++ {
+		var parent *uint64
+		if at > 0 {
+			parent = &s.hashes[at-1]
+		}
+		s.hashes = append(s.hashes, p.chain(parent, s.ids[at*p.blockTokens:(at+1)*p.blockTokens], s.space))
+	}
+}
+
+// startPass makes up the next batch and starts it, if there is one.
+func (m *Machine) startPass(now time.Duration) {
+	var b batch
+	preempted := m.continueRunning(&b)
+	if !preempted {
+		m.admit(&b)
+	}
+	if b.tokens == 0 {
+		return
+	}
+	m.step++
+	m.stepping = true
+	d := m.cfg.Timing.duration(b)
+	m.effect(StartStep{Step: m.step, Duration: d, Due: now + d})
+}
+
+// continueRunning gives every running sequence its tokens and blocks, preempting the last admitted for the first.
+func (m *Machine) continueRunning(b *batch) (preempted bool) {
+	for i := 0; i < len(m.running) && b.tokens < m.cfg.BatchTokens; i++ {
+		s := m.running[i]
+		n := min(len(s.ids)-s.computed, m.cfg.BatchTokens-b.tokens)
+		for !m.fits(s, n) && i < len(m.running) {
+			m.preempt()
+			preempted = true
+		}
+		if i == len(m.running) { // it was the last one itself
+			break
+		}
+		m.schedule(s, n, b)
+	}
+	return preempted
+}
+
+// admit takes waiting sequences into the batch, in order, until one does not fit.
+func (m *Machine) admit(b *batch) {
+	for len(m.waiting) > 0 && len(m.running) < m.cfg.Seats && b.tokens < m.cfg.BatchTokens {
+		s := m.waiting[0]
+		var hits []uint64
+		if !s.request.SkipCacheRead {
+			most := (len(s.ids) - 1) / m.cfg.BlockTokens
+			hits = s.hashes[:m.pool.hits(s.hashes[:most])]
+		}
+		// The hits that nobody holds leave the free queue too.
+		if m.blocksFor(len(s.ids))-len(hits)+m.pool.idle(hits) > m.pool.free {
+			return
+		}
+		m.waiting[0] = nil
+		m.waiting = m.waiting[1:]
+		m.running = append(m.running, s)
+		s.blocks = m.pool.hold(hits, s.blocks)
+		s.stored = len(hits)
+		s.computed = len(hits) * m.cfg.BlockTokens
+		if !s.admitted {
+			s.admitted, s.cached = true, s.computed
+		}
+		m.schedule(s, min(len(s.ids)-s.computed, m.cfg.BatchTokens-b.tokens), b)
+	}
+}
+
+func (m *Machine) fits(s *sequence, n int) bool {
+	return m.blocksFor(s.computed+n)-len(s.blocks) <= m.pool.free
+}
+
+// schedule lets the coming pass compute n more tokens of s, for which there are blocks.
+func (m *Machine) schedule(s *sequence, n int, b *batch) {
+	end := s.computed + n
+	if missing := m.blocksFor(end) - len(s.blocks); missing > 0 {
+		s.blocks = m.pool.take(missing, s.blocks)
+	}
+	if full := end / m.cfg.BlockTokens; full > s.stored {
+		m.pool.store(s, s.stored, full)
+		s.stored = full
+	}
+	s.scheduled = n
+	b.add(s.computed, n)
+}
+
+// preempt takes the last admitted sequence out of the batch. It goes to the head of the queue and starts over.
+func (m *Machine) preempt() {
+	last := len(m.running) - 1
+	s := m.running[last]
+	m.running[last] = nil
+	m.running = m.running[:last]
+	m.free(s)
+	s.preemptions++
+	m.preemptions++
+	m.waiting = slices.Insert(m.waiting, 0, s)
+}
+
+// finishPass hands out what the pass has computed.
+func (m *Machine) finishPass() {
+	m.stepping = false
+	m.flush()
+	tokens := make([]engine.Token, 0, len(m.running))
+	kept := m.running[:0]
+	for _, s := range m.running {
+		s.computed += s.scheduled
+		computedNow := s.scheduled > 0
+		s.scheduled = 0
+		switch {
+		case s.aborting:
+			m.leave(s)
+			m.effect(Aborted{ID: s.request.ID})
+		case computedNow && s.computed == len(s.ids):
+			tokens = append(tokens, engine.Token{})
+			if m.emit(s, tokens[len(tokens)-1:len(tokens):len(tokens)]) {
+				m.leave(s)
+				continue
+			}
+			kept = append(kept, s)
+		default:
+			kept = append(kept, s)
+		}
+	}
+	clear(m.running[len(kept):])
+	m.running = kept
+}
+
+// emit samples the next token of a sequence whose context is computed and reports whether it was the last.
+func (m *Machine) emit(s *sequence, token []engine.Token) (done bool) {
+	d := s.sampler.next(s.ids)
+	token[0].ID = d.id
+	if s.request.TopLogprobs != nil {
+		token[0].Logprob = s.sampler.logprob(s.ids, d, *s.request.TopLogprobs)
+	}
+	event := engine.Event{Tokens: token}
+	if s.sampler.outputs == 0 {
+		cached := s.cached
+		event.CachedTokens = &cached
+	}
+	s.sampler.push(d.id)
+	s.ids = append(s.ids, d.id)
+	s.grow(m.pool)
+	switch {
+	case d.stop:
+		event.Finish = &engine.Finish{Reason: engine.FinishStop}
+	case s.sampler.outputs >= s.request.MaxTokens:
+		event.Finish = &engine.Finish{Reason: engine.FinishLength}
+	}
+	m.effect(Emit{ID: s.request.ID, Event: event})
+	return event.Finish != nil
+}
+
+// forget takes a request out of whatever queue it is in.
+func (m *Machine) forget(s *sequence) {
+	same := func(o *sequence) bool { return o == s }
+	m.running = slices.DeleteFunc(m.running, same)
+	m.waiting = slices.DeleteFunc(m.waiting, same)
+	m.leave(s)
+}
+
+func (m *Machine) leave(s *sequence) {
+	m.free(s)
+	delete(m.byID, s.request.ID)
+}
+
+func (m *Machine) free(s *sequence) {
+	m.pool.release(s.blocks)
+	s.blocks = s.blocks[:0]
+	s.stored, s.computed, s.scheduled = 0, 0, 0
+}
+
+func (m *Machine) blocksFor(tokens int) int {
+	return (tokens + m.cfg.BlockTokens - 1) / m.cfg.BlockTokens
+}
