@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 )
 
 // ErrClosed is the error of every call on a [Tokenizer] after its Close.
@@ -15,7 +16,7 @@ var ErrClosed = errors.New("the tokenizer is closed")
 var ErrPipeline = errors.New("the tokenizer's pipeline failed")
 
 // BadInput says that a text or a list of ids can't be taken, whatever the load: the client's fault, status 400.
-type BadInput struct {
+type BadInput struct { //nolint:errname // the name of this reason in the whole tokenizer room
 	// Param names the kind of input at fault: "text" or "ids". The caller knows what the client calls it.
 	Param string
 	// Message says what is wrong and where, for the client to read.
@@ -49,21 +50,19 @@ func (e *FileError) Error() string {
 
 func (e *FileError) Unwrap() error { return e.Err }
 
-// jsonFault finds the place of an error of encoding/json in raw, the text that was decoded from offset base of file.
-func jsonFault(name string, raw []byte, base int64, key string, err error) *FileError {
-	fault := &FileError{File: name, Key: key, Err: err}
+// jsonFault tells the place and the key of an error that encoding/json gave for the whole text raw of a file.
+func jsonFault(name string, raw []byte, err error) *FileError {
+	fault := &FileError{File: name, Err: err}
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
 	offset := int64(-1)
 	switch {
 	case errors.As(err, &syntax):
-		offset = base + syntax.Offset
+		offset = syntax.Offset
 	case errors.As(err, &kind):
-		offset = base + kind.Offset
-		if kind.Field != "" {
-			fault.Key = joinKey(key, kind.Field)
-		}
-		fault.Err = fmt.Errorf("is a JSON %s, want %s", kind.Value, jsonKind(kind))
+		offset = kind.Offset
+		fault.Key = kind.Field
+		fault.Err = fmt.Errorf("is a JSON %s, want %s", kind.Value, jsonKind(kind.Type))
 	}
 	if offset >= 0 {
 		// The offsets of encoding/json count the bytes read, the one at fault included.
@@ -72,4 +71,22 @@ func jsonFault(name string, raw []byte, base int64, key string, err error) *File
 		fault.Column = len(before) - bytes.LastIndexByte(before, '\n')
 	}
 	return fault
+}
+
+// jsonKind says in JSON's words what a Go type is decoded from.
+func jsonKind(t reflect.Type) string {
+	switch t.Kind() { //nolint:exhaustive // the types that this package decodes into; any other has its Go name
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Uint32:
+		return "a whole number from 0 to 4294967295"
+	case reflect.Slice:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	default:
+		return t.String()
+	}
 }
