@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+)
+
+// Config is everything that `plimsoll serve` can be told. Each field has one setting (settings.go), which gives it the same
+// name as a flag, as an environment variable and as a key of the configuration file.
+type Config struct {
+	Listen   string        // host:port to serve on
+	Replicas []ReplicaSpec // what to serve; none: four simulated ones with an embedded model
+	// Model is the name that clients use; nil: what the engines call it. See modelName for the whole rule.
+	Model *string
+	// TokenizerDir holds the model's tokenizer.json and chat template; nil: the embedded model's.
+	TokenizerDir *string
+	Policy       string // how a replica is chosen
+	Admission    string // how much of the answer is reserved: "expected" or "strict"
+	APIKeyFile   *string
+
+	QueueTimeout     time.Duration // how long a request waits for room
+	QueueRequests    int           // requests that may wait, for each model
+	QueueTokens      int           // prompt tokens that may wait, for each model
+	DefaultMaxTokens *int          // answer's limit where the client sets none; nil: the room left in the context
+	EarlyHeaders     time.Duration // when a stream's headers go out though no token has come
+	ClientStall      time.Duration // how long a client may take nothing
+	JournalBytes     int           // bytes of one answer kept for a slow client
+	DrainTimeout     time.Duration // how long running requests may go on after the first SIGTERM
+
+	LogLevel  string
+	LogFormat string
+}
+
+// DefaultConfig returns what applies where nothing is set.
+func DefaultConfig() Config {
+	return Config{
+		Listen:        "127.0.0.1:8080",
+		Policy:        "token-load",
+		Admission:     "expected",
+		QueueTimeout:  30 * time.Second,
+		QueueRequests: 1024,
+		QueueTokens:   4 << 20,
+		EarlyHeaders:  15 * time.Second,
+		ClientStall:   30 * time.Second,
+		JournalBytes:  16 << 20,
+		DrainTimeout:  30 * time.Second,
+		LogLevel:      "info",
+		LogFormat:     "text",
+	}
+}
+
+// Validate checks what no single setting can: how they fit together. getenv looks up the variables that hold engines' keys.
+func (c Config) Validate(getenv func(string) (string, bool)) error {
+	if err := validateListen(c.Listen); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	if c.TokenizerDir == nil && needsTokenizer(c.Replicas) {
+		return errors.New("--replica needs --tokenizer DIR: the folder with the model's tokenizer.json and its chat template " +
+			"(tokenizer_config.json or chat_template.jinja), as the model's publisher ships them")
+	}
+	names := map[string]bool{}
+	for _, r := range c.Replicas {
+		if names[r.Name] {
+			return fmt.Errorf("two replicas are named %q: give each its own, e.g. --replica %s,name=%s-2", r.Name, r.address(), r.Name)
+		}
+		names[r.Name] = true
+		if r.APIKeyEnv == nil {
+			continue
+		}
+		if key, ok := getenv(*r.APIKeyEnv); !ok || key == "" {
+			return fmt.Errorf("replica %s: the environment has no %s: put the engine's API key in it or leave api-key-env out",
+				r.Name, *r.APIKeyEnv)
+		}
+	}
+	return nil
+}
+
+func validateListen(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is no address: write HOST:PORT, e.g. 127.0.0.1:8080, or :8080 for all interfaces", address)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q is no port: write a number from 0 (any free one) to 65535", port)
+	}
+	return nil
+}
+
+// needsTokenizer says whether some replica serves a model that the binary does not hold. Simulated ones take any tokenizer,
+// the embedded one by default.
+func needsTokenizer(replicas []ReplicaSpec) bool {
+	for _, r := range replicas {
+		if r.Kind != kindSim {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// environment is a process environment of a test's own.
+func environment(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		text, ok := vars[name]
+		return text, ok
+	}
+}
+
+// flagsOf stands for the flags of a command line.
+func flagsOf(set map[string][]string) source {
+	return func(name string) ([]string, bool) {
+		texts, ok := set[name]
+		return texts, ok
+	}
+}
+
+// fileOf writes a configuration file.
+func fileOf(t *testing.T, text string) *string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "plimsoll.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return &path
+}
+
+func TestAFlagBeatsTheEnvironmentWhichBeatsTheFile(t *testing.T) {
+	const file = "queue-timeout: 1s\nreplica:\n- llamacpp=http://file:1\n- llamacpp=http://file:2\n"
+	env := map[string]string{"PLIMSOLL_QUEUE_TIMEOUT": "2s", "PLIMSOLL_REPLICA": "llamacpp=http://env:1,slots=2 llamacpp=http://env:2"}
+	flags := map[string][]string{"queue-timeout": {"3s"}, "replica": {"llamacpp=http://flag:1,slots=4"}}
+	for _, c := range []struct {
+		name            string
+		file, env, flag bool
+		timeout         time.Duration
+		hosts           string
+	}{
+		{"nothing", false, false, false, 30 * time.Second, ""},
+		{"file", true, false, false, 1 * time.Second, "file:1 file:2"},
+		{"env", false, true, false, 2 * time.Second, "env:1 env:2"},
+		{"flag", false, false, true, 3 * time.Second, "flag:1"},
+		{"file and env", true, true, false, 2 * time.Second, "env:1 env:2"},
+		{"file and flag", true, false, true, 3 * time.Second, "flag:1"},
+		{"env and flag", false, true, true, 3 * time.Second, "flag:1"},
+		{"all", true, true, true, 3 * time.Second, "flag:1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var path *string
+			var vars map[string]string
+			var set map[string][]string
+			if c.file {
+				path = fileOf(t, file)
+			}
+			if c.env {
+				vars = env
+			}
+			if c.flag {
+				set = flags
+			}
+			config, err := LoadConfig(path, environment(vars), flagsOf(set))
+			require.NoError(t, err)
+			require.Equal(t, c.timeout, config.QueueTimeout)
+			names := make([]string, len(config.Replicas))
+			for i, r := range config.Replicas {
+				names[i] = r.Name
+			}
+			require.Equal(t, c.hosts, strings.Join(names, " "))
+		})
+	}
+}
+
+func TestEverySettingIsAFieldWithADefault(t *testing.T) {
+	config := DefaultConfig()
+	for _, s := range config.settings() {
+		require.Equal(t, 2, strings.Count(s.usage, "`"), "the help of %s names its value once", s.name)
+		if texts := s.encode(); len(texts) > 0 {
+			require.NoError(t, s.decode(texts), "the default of %s", s.name)
+		}
+	}
+	require.Equal(t, DefaultConfig(), config)
+}
+
+func TestFaultsOfTheFileNameTheLine(t *testing.T) {
+	for _, c := range []struct{ name, file, want string }{
+		{"unknown key", "listen: :80\nlisten-on: :81\n", `:2: there is no setting "listen-on"`},
+		{"other spelling", "\nqueue_timeout: 3s\n", "do you mean queue-timeout?"},
+		{"plural", "replicas: []\n", "do you mean replica?"},
+		{"twice", "model: a\n\nmodel: b\n", ":3: model is already set in line 1"},
+		{"no duration", "# waiting\nqueue-timeout: 30\n", `:2: queue-timeout: "30" is no duration: write a number and a unit`},
+		{"negative", "client-stall: -1s\n", "cannot be negative"},
+		{"no number", "queue-requests: many\n", `"many" is no whole number`},
+		{"too small", "default-max-tokens: 0\n", "must be at least 1"},
+		{"choice", "policy: random\n", "write one of token-load, round-robin"},
+		{"list", "model: [a, b]\n", ":1: model: takes one value, not a list"},
+		{"mapping", "listen: {port: 80}\n", "takes a plain value, not a mapping"},
+		{"mapping in a list", "replica:\n- llamacpp=http://a:1\n- {url: http://b:2}\n", ":3: replica: takes a plain value"},
+		{"no value", "tokenizer:\n", "has no value"},
+		{"top is a list", "- listen\n", "write one setting a line"},
+		{"top is a text", "listen\n", "write one setting a line"},
+		{"no YAML", "listen: [\n", "yaml: line"},
+		{"two documents", "model: a\n---\nmodel: b\n", "more than one YAML document"},
+		{"replica", "replica: [http://a:1]\n", "does not say what engine it is"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := fileOf(t, c.file)
+			_, err := LoadConfig(path, environment(nil), flagsOf(nil))
+			require.ErrorContains(t, err, c.want)
+			require.ErrorContains(t, err, *path)
+		})
+	}
+}
+
+func TestFaultsNameTheVariableOrTheFlag(t *testing.T) {
+	_, err := LoadConfig(nil, environment(map[string]string{"PLIMSOLL_QUEUE_TOKENS": "1e6"}), flagsOf(nil))
+	require.ErrorContains(t, err, "PLIMSOLL_QUEUE_TOKENS: ")
+	_, err = LoadConfig(nil, environment(nil), flagsOf(map[string][]string{"queue-tokens": {"1e6"}}))
+	require.ErrorContains(t, err, "--queue-tokens: ")
+	missing := filepath.Join(t.TempDir(), "none.yaml")
+	_, err = LoadConfig(&missing, environment(nil), flagsOf(nil))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestAnEmptyFileSetsNothing(t *testing.T) {
+	for _, text := range []string{"", "\n", "# only a comment\n"} {
+		config, err := LoadConfig(fileOf(t, text), environment(nil), flagsOf(nil))
+		require.NoError(t, err)
+		require.Equal(t, DefaultConfig(), config)
+	}
+}
+
+// What is printed is a file that gives the same configuration again, whatever was set.
+func TestPrintedConfigurationsComeBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := DefaultConfig()
+		word := rapid.StringMatching(`[a-zA-Z0-9~#:'"{}&*!|>% ./_-]{1,20}|null|true|1e3`)
+		number := rapid.IntRange(1, 1<<30)
+		config.Listen = word.Draw(t, "listen")
+		config.Model = rapid.Ptr(word, true).Draw(t, "model")
+		config.TokenizerDir = rapid.Ptr(word, true).Draw(t, "tokenizer")
+		config.APIKeyFile = rapid.Ptr(word, true).Draw(t, "api-key-file")
+		config.Admission = rapid.SampledFrom([]string{"expected", "strict"}).Draw(t, "admission")
+		config.QueueTimeout = time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "queue-timeout"))
+		config.QueueRequests = rapid.IntRange(0, 1<<40).Draw(t, "queue-requests")
+		config.DefaultMaxTokens = rapid.Ptr(number, true).Draw(t, "default-max-tokens")
+		config.Replicas = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ReplicaSpec {
+			return ReplicaSpec{
+				Kind:           "llamacpp",
+				Target:         rapid.StringMatching(`https?://[a-z0-9.-]{1,10}:[1-9][0-9]{0,3}(/[a-z]{1,5})?`).Draw(t, "url"),
+				Name:           rapid.StringMatching(`[a-z0-9][a-z0-9._:-]{0,10}`).Draw(t, "name"),
+				CapacityTokens: rapid.Ptr(number, true).Draw(t, "capacity"),
+				Slots:          rapid.Ptr(number, true).Draw(t, "slots"),
+				APIKeyEnv:      rapid.Ptr(rapid.StringMatching(`[A-Z_]{1,8}`), true).Draw(t, "key"),
+			}
+		}), 1, 4).Draw(t, "replicas")
+
+		printed, err := config.YAML()
+		require.NoError(t, err)
+		again := DefaultConfig()
+		require.NoError(t, again.decodeYAML("printed", []byte(printed)), printed)
+		require.Equal(t, config, again, printed)
+	})
+}
+
+func TestValidate(t *testing.T) {
+	engines := func(texts ...string) func(*Config) {
+		return func(c *Config) {
+			dir := "models/x"
+			c.TokenizerDir = &dir
+			for i, text := range texts {
+				spec, err := ParseReplica(text, i+1)
+				require.NoError(t, err)
+				c.Replicas = append(c.Replicas, spec)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*Config)
+		want   string // "": fine
+	}{
+		{"defaults", func(*Config) {}, ""},
+		{"any port", func(c *Config) { c.Listen = "127.0.0.1:0" }, ""},
+		{"all interfaces", func(c *Config) { c.Listen = ":8080" }, ""},
+		{"IPv6", func(c *Config) { c.Listen = "[::1]:8080" }, ""},
+		{"no port", func(c *Config) { c.Listen = "127.0.0.1" }, "write HOST:PORT"},
+		{"port too large", func(c *Config) { c.Listen = "127.0.0.1:99999" }, "is no port"},
+		{"port by name", func(c *Config) { c.Listen = "127.0.0.1:http" }, "is no port"},
+		{"simulated ones need no tokenizer", func(c *Config) {
+			c.Replicas = []ReplicaSpec{{Kind: kindSim, Target: "tiny", Name: "sim-1"}}
+		}, ""},
+		{"engines", engines("llamacpp=http://a:1", "llamacpp=http://a:2"), ""},
+		{"no tokenizer", func(c *Config) { engines("llamacpp=http://a:1")(c); c.TokenizerDir = nil }, "--replica needs --tokenizer DIR"},
+		{"same engine twice", engines("llamacpp=http://a:1", "llamacpp=http://a:1/"), `two replicas are named "a:1"`},
+		{"same name", engines("llamacpp=http://a:1,name=x", "llamacpp=http://a:2,name=x"), `two replicas are named "x"`},
+		{"key in the environment", engines("llamacpp=http://a:1,api-key-env=KEY"), ""},
+		{"key is empty", engines("llamacpp=http://a:1,api-key-env=EMPTY"), "the environment has no EMPTY"},
+		{"key is missing", engines("llamacpp=http://a:1,api-key-env=NONE"), "the environment has no NONE"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			config := DefaultConfig()
+			c.change(&config)
+			err := config.Validate(environment(map[string]string{"KEY": "secret", "EMPTY": ""}))
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// usageError is a mistake in what was asked for, as against a failure in doing it.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+// terminal is the process's edge, an argument so that tests can stand in for it.
+type terminal struct {
+	in       io.Reader
+	out, err io.Writer
+	getenv   func(string) (string, bool)
+}
+
+func main() {
+	os.Exit(run(os.Args, terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.LookupEnv}))
+}
+
+// run runs one command and returns its exit code.
+func run(args []string, t terminal) int {
+	err := newApp(t).Run(args)
+	if err == nil {
+		return 0
+	}
+	_, _ = fmt.Fprintf(t.err, "plimsoll: %s\n", strings.TrimSpace(err.Error()))
+	if errors.As(err, new(usageError)) {
+		return 2
+	}
+	return 1
+}
+
+func newApp(t terminal) *cli.App {
+	app := &cli.App{
+		Name:      "plimsoll",
+		Usage:     "serve LLM engine replicas behind one OpenAI API",
+		Reader:    t.in,
+		Writer:    t.out,
+		ErrWriter: t.err,
+		Commands:  []*cli.Command{serveCommand(t), renderCommand(t), tokenizeCommand(t), versionCommand(t)},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usageError{fmt.Errorf("there is no command %q: see plimsoll --help", c.Args().First())}
+			}
+			return cli.ShowAppHelp(c)
+		},
+		HideVersion:               true,
+		DisableSliceFlagSeparator: true, // a --replica has commas of its own
+		OnUsageError:              usageMistake,
+		ExitErrHandler:            func(*cli.Context, error) {}, // run prints the error and chooses the code
+	}
+	for _, command := range app.Commands {
+		command.OnUsageError = usageMistake
+		command.HideHelpCommand = true
+		command.Action = withoutArguments(command.Action)
+	}
+	return app
+}
+
+func usageMistake(_ *cli.Context, err error, _ bool) error { return usageError{err} }
+
+// withoutArguments refuses what stands behind the flags: no command takes any.
+func withoutArguments(action cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.Args().Present() {
+			return usageError{fmt.Errorf("plimsoll %s takes flags only, not %q: see plimsoll %s --help",
+				c.Command.Name, c.Args().First(), c.Command.Name)}
+		}
+		return action(c)
+	}
+}

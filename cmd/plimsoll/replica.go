@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// kindSim is the kind of the replicas that live in this process.
+const kindSim = "sim"
+
+// ReplicaSpec is what one --replica says.
+type ReplicaSpec struct {
+	Kind           string  // the engine's protocol
+	Target         string  // the engine's base URL without a slash at the end; of a simulated replica, its profile
+	Name           string  // in logs, metrics and headers; unique
+	CapacityTokens *int    // KV capacity, where the engine does not tell or tells too much
+	Slots          *int    // sequences decoded at once, likewise
+	APIKeyEnv      *string // environment variable that holds the engine's API key
+}
+
+// nameRule keeps names fit for logs, metric labels and headers.
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:\[\]-]{0,63}$`)
+
+const replicaExample = "e.g. --replica llamacpp=http://127.0.0.1:8081,name=a"
+
+// ParseReplica reads KIND=URL[,name=..][,capacity-tokens=..][,slots=..][,api-key-env=..]. The number of the replica in its
+// list, from 1, names a simulated one that has no name; others are named after their host and port.
+func ParseReplica(text string, number int) (ReplicaSpec, error) {
+	head, options, hasOptions := strings.Cut(text, ",")
+	kind, target, ok := strings.Cut(head, "=")
+	if !ok || strings.ContainsAny(kind, ":/") {
+		return ReplicaSpec{}, fmt.Errorf("%q does not say what engine it is: write KIND=URL, %s", head, replicaExample)
+	}
+	spec := ReplicaSpec{Kind: kind, Target: target}
+	switch {
+	case !slices.Contains(engineKinds(), kind):
+		return ReplicaSpec{}, fmt.Errorf("%q is no kind of engine: write one of %s, %s", kind,
+			strings.Join(engineKinds(), ", "), replicaExample)
+	case kind == kindSim:
+		spec.Name = "sim-" + strconv.Itoa(number)
+		if !slices.Contains(simProfiles(), target) {
+			return ReplicaSpec{}, fmt.Errorf("%q is no profile of a simulated replica: write one of sim=%s", target,
+				strings.Join(simProfiles(), ", sim="))
+		}
+	default:
+		u, err := parseEngineURL(target)
+		if err != nil {
+			return ReplicaSpec{}, err
+		}
+		spec.Target, spec.Name = strings.TrimRight(u.String(), "/"), u.Host
+	}
+	if hasOptions {
+		if err := spec.parseOptions(strings.Split(options, ",")); err != nil {
+			return ReplicaSpec{}, fmt.Errorf("replica %s: %w", head, err)
+		}
+	}
+	return spec, nil
+}
+
+func parseEngineURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		// url.Parse repeats the text, which may hold a password.
+		return nil, errors.New("the replica's URL cannot be read: write http://HOST:PORT or https://HOST:PORT")
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
+		return nil, fmt.Errorf("%q is no URL of an engine: write http://HOST:PORT or https://HOST:PORT", text)
+	case u.User != nil:
+		return nil, errors.New("a replica's URL holds no user or password: " +
+			"put the engine's API key in an environment variable and name it with api-key-env=VAR")
+	case u.RawQuery != "", u.Fragment != "":
+		return nil, fmt.Errorf("a replica's URL has no query and no fragment: %q", text)
+	}
+	return u, nil
+}
+
+func (r *ReplicaSpec) parseOptions(options []string) error {
+	seen := map[string]bool{}
+	for _, option := range options {
+		key, value, ok := strings.Cut(option, "=")
+		switch {
+		case !ok || value == "":
+			return fmt.Errorf("%q has no value: write it as KEY=VALUE", option)
+		case seen[key]:
+			return fmt.Errorf("%s is set twice", key)
+		}
+		seen[key] = true
+		var err error
+		switch key {
+		case "name":
+			r.Name = value
+			if !nameRule.MatchString(value) {
+				err = errors.New("a name has at most 64 letters, digits and ._:-")
+			}
+		case "capacity-tokens":
+			r.CapacityTokens, err = positive(value)
+		case "slots":
+			r.Slots, err = positive(value)
+		case "api-key-env":
+			r.APIKeyEnv = &value
+		default:
+			err = errors.New("no such option: there are name, capacity-tokens, slots and api-key-env")
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", option, err)
+		}
+	}
+	return nil
+}
+
+func positive(text string) (*int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return nil, errors.New("write a whole number above 0")
+	}
+	return &n, nil
+}
+
+// address is the part of the spec that says what and where the engine is.
+func (r ReplicaSpec) address() string { return r.Kind + "=" + r.Target }
+
+// String is the inverse of [ParseReplica].
+func (r ReplicaSpec) String() string {
+	text := r.address() + ",name=" + r.Name
+	if r.CapacityTokens != nil {
+		text += ",capacity-tokens=" + strconv.Itoa(*r.CapacityTokens)
+	}
+	if r.Slots != nil {
+		text += ",slots=" + strconv.Itoa(*r.Slots)
+	}
+	if r.APIKeyEnv != nil {
+		text += ",api-key-env=" + *r.APIKeyEnv
+	}
+	return text
+}

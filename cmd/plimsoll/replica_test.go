@@ -1,0 +1,64 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseReplica(t *testing.T) {
+	four, many, key := 4, 32768, "ENGINE_KEY"
+	for text, want := range map[string]ReplicaSpec{
+		"llamacpp=http://127.0.0.1:8081":            {Kind: "llamacpp", Target: "http://127.0.0.1:8081", Name: "127.0.0.1:8081"},
+		"llamacpp=http://127.0.0.1:8081/":           {Kind: "llamacpp", Target: "http://127.0.0.1:8081", Name: "127.0.0.1:8081"},
+		"llamacpp=https://gpu.example/llama/":       {Kind: "llamacpp", Target: "https://gpu.example/llama", Name: "gpu.example"},
+		"llamacpp=http://[::1]:8081,name=here":      {Kind: "llamacpp", Target: "http://[::1]:8081", Name: "here"},
+		"sim=h100-8b":                               {Kind: "sim", Target: "h100-8b", Name: "sim-3"},
+		"sim=tiny,name=slow,slots=4":                {Kind: "sim", Target: "tiny", Name: "slow", Slots: &four},
+		"llamacpp=http://a:1,slots=4,name=a":        {Kind: "llamacpp", Target: "http://a:1", Name: "a", Slots: &four},
+		"llamacpp=http://a:1,api-key-env=" + key:    {Kind: "llamacpp", Target: "http://a:1", Name: "a:1", APIKeyEnv: &key},
+		"llamacpp=http://a:1,capacity-tokens=32768": {Kind: "llamacpp", Target: "http://a:1", Name: "a:1", CapacityTokens: &many},
+	} {
+		t.Run(text, func(t *testing.T) {
+			spec, err := ParseReplica(text, 3)
+			require.NoError(t, err)
+			require.Equal(t, want, spec)
+			again, err := ParseReplica(spec.String(), 1)
+			require.NoError(t, err)
+			require.Equal(t, spec, again)
+		})
+	}
+}
+
+func TestParseReplicaSaysWhatToDo(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                       "write KIND=URL",
+		"http://127.0.0.1:8081":                  "write KIND=URL",
+		"http://127.0.0.1:8081/?a=b":             "write KIND=URL",
+		"127.0.0.1:8081":                         "write KIND=URL",
+		"cuda=http://a:1":                        `"cuda" is no kind of engine: write one of llamacpp`,
+		"llamacpp=":                              "write http://HOST:PORT",
+		"llamacpp=a:1":                           "write http://HOST:PORT",
+		"llamacpp=127.0.0.1:8081":                "write http://HOST:PORT",
+		"llamacpp=ftp://a:1":                     "write http://HOST:PORT",
+		"llamacpp=http://":                       "write http://HOST:PORT",
+		"llamacpp=http://:8081":                  "write http://HOST:PORT",
+		"llamacpp=http://a:1?x=1":                "no query",
+		"llamacpp=http://user:secret@a:1":        "api-key-env=VAR",
+		"sim=b200":                               "write one of sim=h100-8b",
+		"llamacpp=http://a:1,name":               `"name" has no value`,
+		"llamacpp=http://a:1,name=":              `"name=" has no value`,
+		"llamacpp=http://a:1,":                   `"" has no value`,
+		"llamacpp=http://a:1,name=a b":           "at most 64 letters",
+		"llamacpp=http://a:1,slots=0":            "slots=0: write a whole number above 0",
+		"llamacpp=http://a:1,capacity-tokens=8k": "write a whole number above 0",
+		"llamacpp=http://a:1,slot=4":             "no such option",
+		"llamacpp=http://a:1,slots=4,slots=5":    "slots is set twice",
+	} {
+		t.Run(text, func(t *testing.T) {
+			_, err := ParseReplica(text, 1)
+			require.ErrorContains(t, err, want)
+			require.NotContains(t, err.Error(), "secret")
+		})
+	}
+}
