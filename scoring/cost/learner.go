@@ -1,0 +1,201 @@
+package cost
+
+import (
+	"slices"
+	"time"
+
+	"plimsoll/scoring"
+)
+
+// Config holds the learner's priors and memory.
+type Config struct {
+	Prior Rates
+	// FirstOutputTokens is predicted before any answer was seen.
+	FirstOutputTokens scoring.Tokens
+	// OutputsKept is how many of the last answers the predicted length is taken from.
+	OutputsKept int
+	// OutputQuantile of them is the prediction.
+	OutputQuantile float64
+	// PrefillKeep and StepKeep are what an observation weighs after one more was made: 0.98 remembers some 50.
+	PrefillKeep, StepKeep float64
+	// PriorSeconds is how much observed prefill the prior counts as.
+	PriorSeconds float64
+}
+
+// DefaultConfig has the constants of the published trial, and predicts 512 tokens at first.
+func DefaultConfig() Config {
+	return Config{
+		Prior: DefaultRates(), FirstOutputTokens: 512, OutputsKept: 512, OutputQuantile: 0.9,
+		PrefillKeep: 0.98, StepKeep: 0.995, PriorSeconds: 0.5,
+	}
+}
+
+// Learner estimates the rates of a model's replicas and the length of its answers from what its streams show. It is
+// pure and not safe for concurrent use: the router owns it. Its memory is one entry a replica, until Forget.
+type Learner struct {
+	cfg      Config
+	fleet    speed
+	replicas map[scoring.ReplicaID]*observed
+	outputs  quantiles
+}
+
+// observed is what one replica's streams showed.
+type observed struct {
+	speed speed
+	steps line
+}
+
+// NewLearner returns a learner that knows only its priors.
+func NewLearner(cfg Config) *Learner {
+	return &Learner{
+		cfg:      cfg,
+		replicas: map[scoring.ReplicaID]*observed{},
+		outputs:  quantiles{keep: max(1, cfg.OutputsKept)},
+	}
+}
+
+func (l *Learner) replica(id scoring.ReplicaID) *observed {
+	o := l.replicas[id]
+	if o == nil {
+		o = &observed{}
+		l.replicas[id] = o
+	}
+	return o
+}
+
+// FirstToken notes that a replica computed prefill uncached prompt tokens behind hit cached ones in the time took. That
+// is the time since the later of the dispatch of the oldest request without a first token and the previous first token
+// there, so that a queue is not counted twice; 0 for first tokens of the same instant, which share one measured time.
+func (l *Learner) FirstToken(id scoring.ReplicaID, prefill, hit scoring.Tokens, took time.Duration) {
+	predicted := l.cfg.Prior.PrefillSeconds(prefill, hit)
+	if predicted <= 0 || took < 0 {
+		return
+	}
+	l.fleet.observe(took.Seconds(), predicted, l.cfg.PrefillKeep)
+	l.replica(id).speed.observe(took.Seconds(), predicted, l.cfg.PrefillKeep)
+}
+
+// Step notes a gap between two tokens of a stream while the replica decoded over kvTokens and nothing there waited for
+// its first token.
+func (l *Learner) Step(id scoring.ReplicaID, kvTokens scoring.Tokens, gap time.Duration) {
+	if gap <= 0 || kvTokens < 0 {
+		return
+	}
+	l.replica(id).steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
+}
+
+// Output notes the length of a finished answer.
+func (l *Learner) Output(produced scoring.Tokens) {
+	if produced > 0 {
+		l.outputs.push(int(produced))
+	}
+}
+
+// Forget drops what is known of a replica: it left, or came back as another machine.
+func (l *Learner) Forget(id scoring.ReplicaID) { delete(l.replicas, id) }
+
+// Rates implements [Estimator].
+func (l *Learner) Rates(id scoring.ReplicaID) Rates {
+	fleet := l.fleet.factor(1, l.cfg.PriorSeconds)
+	o := l.replicas[id]
+	if o == nil {
+		return l.cfg.Prior.scaled(fleet)
+	}
+	r := l.cfg.Prior.scaled(o.speed.factor(fleet, l.cfg.PriorSeconds))
+	r.StepSeconds, r.StepSecondsPerKVToken = o.steps.fit(l.cfg.Prior)
+	return r
+}
+
+// OutputTokens implements [Estimator].
+func (l *Learner) OutputTokens(maxTokens scoring.Tokens) scoring.Tokens {
+	expected := l.cfg.FirstOutputTokens
+	if len(l.outputs.sorted) > 0 {
+		expected = scoring.Tokens(l.outputs.at(l.cfg.OutputQuantile))
+	}
+	return max(0, min(maxTokens, expected))
+}
+
+// speed compares measured with predicted prefill time, both decayed.
+type speed struct{ measured, predicted float64 }
+
+func (s *speed) observe(measured, predicted, keep float64) {
+	s.measured = keep*s.measured + measured
+	s.predicted = keep*s.predicted + predicted
+}
+
+// factor is measured over predicted, pulled to prior as if weight seconds had been seen at it.
+func (s *speed) factor(prior, weight float64) float64 {
+	const least = 1e-6 // a replica that seems to need no time still orders its prompts by length
+	return max(least, (s.measured+weight*prior)/(s.predicted+weight))
+}
+
+// line is a decayed least-squares fit of step time on KV tokens, started with two points of the prior.
+type line struct{ n, x, y, xx, xy float64 }
+
+// priorKV and priorWeight place and weigh the prior's second point; the first is at 0.
+const (
+	priorKV     = 100_000
+	priorWeight = 4
+)
+
+func (f *line) observe(x, y, keep float64) {
+	f.n = keep*f.n + 1
+	f.x = keep*f.x + x
+	f.y = keep*f.y + y
+	f.xx = keep*f.xx + x*x
+	f.xy = keep*f.xy + x*y
+}
+
+// fit returns intercept and slope in seconds, never negative. The prior stays in the fit, so that observations at one
+// single load leave the slope defined.
+func (f *line) fit(prior Rates) (step, perKV float64) {
+	g := *f
+	for _, x := range [...]float64{0, priorKV} {
+		y := prior.StepSeconds + prior.StepSecondsPerKVToken*x
+		g.n += priorWeight
+		g.x += priorWeight * x
+		g.y += priorWeight * y
+		g.xx += priorWeight * x * x
+		g.xy += priorWeight * x * y
+	}
+	slope := (g.n*g.xy - g.x*g.y) / (g.n*g.xx - g.x*g.x)
+	if slope < 0 {
+		return g.y / g.n, 0
+	}
+	intercept := (g.y - slope*g.x) / g.n
+	if intercept < 0 {
+		return 0, g.xy / g.xx // through the origin
+	}
+	return intercept, slope
+}
+
+// quantiles keeps the last values twice: in the order they came and sorted.
+type quantiles struct {
+	keep   int
+	ring   []int
+	next   int
+	sorted []int
+}
+
+func (q *quantiles) push(v int) {
+	if len(q.ring) < q.keep {
+		q.ring = append(q.ring, v)
+	} else {
+		at, _ := slices.BinarySearch(q.sorted, q.ring[q.next])
+		q.sorted = slices.Delete(q.sorted, at, at+1)
+		q.ring[q.next] = v
+		q.next = (q.next + 1) % q.keep
+	}
+	at, _ := slices.BinarySearch(q.sorted, v)
+	q.sorted = slices.Insert(q.sorted, at, v)
+}
+
+// at returns the smallest value that at least the share p of all does not exceed.
+func (q *quantiles) at(p float64) int {
+	n := len(q.sorted)
+	i := int(p * float64(n))
+	if float64(i) == p*float64(n) && i > 0 {
+		i--
+	}
+	return q.sorted[min(max(0, i), n-1)]
+}

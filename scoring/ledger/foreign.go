@@ -1,0 +1,67 @@
+package ledger
+
+import "plimsoll/scoring"
+
+// samplesKept is how many of the engine's figures must agree that others use it, and how many may be missed.
+const samplesKept = 3
+
+// foreign estimates use of the engine by others: the least excess of the last samples, so that a figure that is older
+// than our last release alone shows nothing.
+type foreign struct {
+	blocks, seats window
+	misses        int
+	// The most of ours that can have been in use at some moment since the sample before: a figure may be older than the
+	// newest end of a ticket.
+	peakBlocks scoring.Blocks
+	peakSeats  int
+}
+
+// window holds the last samples of an excess.
+type window struct {
+	values [samplesKept]int
+	len    int
+}
+
+func (w *window) push(v int) {
+	copy(w.values[1:], w.values[:])
+	w.values[0] = v
+	w.len = min(w.len+1, samplesKept)
+}
+
+// least is 0 until the window is full.
+func (w *window) least() int {
+	if w.len < samplesKept {
+		return 0
+	}
+	least := w.values[0]
+	for _, v := range w.values[1:] {
+		least = min(least, v)
+	}
+	return max(0, least)
+}
+
+// Sample takes the engine's own figures: blocks in use by running sequences, and running sequences if it tells.
+func (l *Ledger) Sample(used scoring.Blocks, runningSeqs *int) {
+	f := &l.foreign
+	f.misses = 0
+	f.blocks.push(int(used - f.peakBlocks))
+	if runningSeqs != nil {
+		f.seats.push(*runningSeqs - f.peakSeats)
+	} else {
+		f.seats = window{}
+	}
+	f.peakBlocks, f.peakSeats = l.booked(), l.sum.seats
+}
+
+// MissedSample notes that the engine's figures could not be had. The third miss in a row makes foreign use expire and
+// returns true, once.
+func (l *Ledger) MissedSample() (alarm bool) {
+	f := &l.foreign
+	f.misses++
+	if f.misses != samplesKept {
+		return false
+	}
+	f.blocks, f.seats = window{}, window{}
+	l.counters.Alarms++
+	return true
+}

@@ -1,0 +1,98 @@
+package policy
+
+import (
+	"time"
+
+	"plimsoll/scoring"
+	"plimsoll/scoring/cost"
+	"plimsoll/scoring/ledger"
+)
+
+// Demand is one request that looks for a replica.
+type Demand struct {
+	PromptTokens scoring.Tokens
+	OutputTokens scoring.Tokens // predicted
+	// MinSequenceTokens is prompt plus max(1, min_tokens): a replica that cannot hold it can never serve the request.
+	MinSequenceTokens scoring.Tokens
+	Arrival           time.Time
+	Seats             int    // decode slots it needs, usually 1
+	LoRA              string // adapter; "" is the base model
+	Excluded          []Exclusion
+}
+
+// Exclusion names a life of a replica on which an attempt of this request failed.
+type Exclusion struct {
+	ID          scoring.ReplicaID
+	Incarnation uint64
+}
+
+// State is a replica's state in its life cycle, as far as routing cares.
+type State uint8
+
+const (
+	Ready    State = iota // serves
+	Warming               // serves a limited number of requests
+	Starting              // was not reached yet
+	Degraded              // answers, but must not be used: our key is refused, or its results are bad
+	Draining              // finishes what it has
+	Down                  // does not answer
+	Gone                  // was removed
+
+	NumStates
+)
+
+// String is the word used in explain tables.
+func (s State) String() string {
+	switch s {
+	case Ready:
+		return "ready"
+	case Warming:
+		return "warming"
+	case Starting:
+		return "starting"
+	case Degraded:
+		return "degraded"
+	case Draining:
+		return "draining"
+	case Down:
+		return "down"
+	case Gone:
+		return "gone"
+	case NumStates:
+	}
+	return "unknown"
+}
+
+// Candidate is one replica as the router sees it for one request.
+type Candidate struct {
+	ID          scoring.ReplicaID
+	Incarnation uint64
+	State       State
+	// Void: its load is not known, because its owner restarted and has not heard from all live attempts.
+	Void bool
+	// LimitsUnknown: it was never reached and nobody said what it can hold; Load.Limits means nothing.
+	LimitsUnknown bool
+	LacksLoRA     bool // the demand's adapter is not there
+	WarmingSeats  int  // Warming: seats that may be booked at most
+
+	Load ledger.Load // the snapshot it published last
+	// The router's own bookings that Load does not show yet.
+	PendingRequests      int
+	PendingBlocks        scoring.Blocks
+	PendingSeats         int
+	PendingPrefillTokens scoring.Tokens
+
+	OverlapTokens scoring.Tokens // leading prompt tokens it holds in cache
+	// NeedBlocks is what the claim adds to its bookings at least, taking what it holds in cache for shared.
+	NeedBlocks scoring.Blocks
+	Rates      cost.Rates
+	// CoolingUntil is set after it shed a request: it gets nothing before.
+	CoolingUntil *time.Time
+}
+
+// NeedBlocks is the optimistic need of a claim on a replica that holds overlap of the prompt: what is cached may be
+// pinned by others already, and then costs nothing. The replica's ledger knows exactly.
+func NeedBlocks(c ledger.Claim, overlap scoring.Blocks) scoring.Blocks {
+	shared := scoring.Blocks(len(c.SharedKeys))
+	return c.PrivateBlocks + max(0, shared-max(0, overlap))
+}
