@@ -63,7 +63,7 @@ func (Start) simEvent()            {}
 // Effect is what a [Machine] wants done: one of the types below.
 type Effect interface{ simEffect() }
 
-// StartStep: a forward pass runs from now on; StepDone with its number is due after Duration, at Due.
+// StartStep says that a forward pass runs from now on; StepDone with its number is due after Duration, at Due.
 type StartStep struct {
 	Step     uint64
 	Duration time.Duration
@@ -89,7 +89,7 @@ type Rejected struct {
 // Aborted confirms an Abort: the request holds no block any more.
 type Aborted struct{ ID string }
 
-// Lost: the request died with the process.
+// Lost says that a request died with the process.
 type Lost struct{ ID string }
 
 // ResetDone answers ResetPrefixCache.

@@ -3,8 +3,8 @@ package live_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -82,7 +82,7 @@ func TestGenerateAnswersAsTheOracle(t *testing.T) {
 			PromptTokens: req.PromptTokens, MaxTokens: 40, Sampling: req.Sampling,
 		})
 		for i, cached := range []int{0, 96} {
-			req.ID = fmt.Sprint(i)
+			req.ID = strconv.Itoa(i)
 			got := generate(t.Context(), e, req)
 			require.NoError(t, got.err)
 			require.Equal(t, want, got.ids)
@@ -417,10 +417,12 @@ func TestFeedFollowsTheCache(t *testing.T) {
 				wg.Go(func() { _ = e.Subscribe(ctx, func(b engine.KVBatch) { c.apply(t, b) }) })
 				synctest.Wait()
 			}
-			wg.Go(func() { generate(ctx, e, ask(fmt.Sprint(i), 50+rng.IntN(8)*150, 1+rng.IntN(100))) })
+			req := ask(strconv.Itoa(i), 50+rng.IntN(8)*150, 1+rng.IntN(100))
+			wg.Go(func() { generate(ctx, e, req) })
 			time.Sleep(time.Duration(rng.IntN(3)) * time.Millisecond) // virtual
 		}
 		time.Sleep(time.Hour) // virtual
+		synctest.Wait()
 		want := snapshot(t, e)
 		require.NotEmpty(t, want.copies)
 		for _, c := range followers {
@@ -449,7 +451,7 @@ func TestSlowSubscriberGetsASnapshot(t *testing.T) {
 			})
 		}()
 		for i := range 20 {
-			require.NoError(t, generate(t.Context(), e, ask(fmt.Sprint(i), 100+i, 40)).err)
+			require.NoError(t, generate(t.Context(), e, ask(strconv.Itoa(i), 100+i, 40)).err)
 		}
 		close(busy)
 		synctest.Wait()
@@ -482,7 +484,7 @@ func TestManyStreamsWithRandomCancels(t *testing.T) {
 			if leaveAt == 0 {
 				go cancel()
 			}
-			err := e.Generate(ctx, ask(fmt.Sprint(i), 20+rng.IntN(400), 60), func(engine.Event) error {
+			err := e.Generate(ctx, ask(strconv.Itoa(i), 20+rng.IntN(400), 60), func(engine.Event) error {
 				if tokens++; tokens == leaveAt {
 					cancel()
 				}
