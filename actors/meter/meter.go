@@ -1,0 +1,143 @@
+package meter
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Config says what is metered.
+type Config struct {
+	Version string // of the program, for plimsoll_build_info
+	// LabelValuesMax is how many models, and how many replicas, are told apart; those that come later share the value
+	// "other". At least 1.
+	LabelValuesMax int
+	Runtime        bool // also the Go runtime's and the process's own metrics (go_..., process_...)
+}
+
+// DefaultConfig returns what the program uses.
+func DefaultConfig() Config { return Config{Version: "unknown", LabelValuesMax: 512, Runtime: true} }
+
+// Validate says what is wrong with the configuration.
+func (c Config) Validate() error {
+	if c.LabelValuesMax < 1 {
+		return fmt.Errorf("meter: LabelValuesMax is %d, it must be at least 1", c.LabelValuesMax)
+	}
+	if c.Version == "" {
+		return errors.New("meter: Version is empty")
+	}
+	return nil
+}
+
+// Meter holds all metrics of one node.
+type Meter struct {
+	registry *prometheus.Registry
+	models   closedSet
+	replicas closedSet
+
+	panics *prometheus.CounterVec
+
+	ingress   ingressMetrics
+	router    routerMetrics
+	replica   replicaMetrics
+	tokenizer tokenizerMetrics
+	feed      feedMetrics
+}
+
+// New returns a meter with a registry of its own.
+func New(cfg Config) (*Meter, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	m := &Meter{
+		registry: prometheus.NewRegistry(),
+		models:   closedSet{max: cfg.LabelValuesMax},
+		replicas: closedSet{max: cfg.LabelValuesMax},
+	}
+	b := builder{m.registry}
+	b.gauge(buildInfo).WithLabelValues(cfg.Version).Set(1)
+	m.panics = b.counter(actorPanics)
+	m.ingress = newIngressMetrics(b)
+	m.router = newRouterMetrics(b)
+	m.replica = newReplicaMetrics(b)
+	m.tokenizer = newTokenizerMetrics(b)
+	m.feed = newFeedMetrics(b)
+	if cfg.Runtime {
+		m.registry.MustRegister(
+			collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	return m, nil
+}
+
+// Handler serves the metrics in the Prometheus text formats. A nil meter serves none.
+func (m *Meter) Handler() http.Handler {
+	if m == nil {
+		return http.NotFoundHandler()
+	}
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// Panicked counts a panic that was survived; actor is the kind of actor or goroutine, a constant of the caller's.
+func (m *Meter) Panicked(actor string) {
+	if m != nil {
+		m.panics.WithLabelValues(actor).Inc()
+	}
+}
+
+// builder registers what is declared.
+type builder struct{ registry *prometheus.Registry }
+
+func (b builder) counter(d metric) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.name, Help: d.help}, d.labels)
+	b.registry.MustRegister(v)
+	return v
+}
+
+func (b builder) gauge(d metric) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: d.name, Help: d.help}, d.labels)
+	b.registry.MustRegister(v)
+	return v
+}
+
+func (b builder) histogram(d metric, buckets []float64) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: d.name, Help: d.help, Buckets: buckets}, d.labels)
+	b.registry.MustRegister(v)
+	return v
+}
+
+// secondsBuckets spans quick answers to long generations, decisionBuckets what takes microseconds.
+func secondsBuckets() []float64 {
+	return []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+}
+
+func decisionBuckets() []float64 { return prometheus.ExponentialBuckets(1e-6, 4, 12) }
+
+// closedSet keeps the number of distinct label values bounded.
+type closedSet struct {
+	max int
+
+	mu   sync.Mutex
+	seen map[string]struct{}
+}
+
+// value returns name, or "other" once too many are known.
+func (s *closedSet) value(name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.seen[name]; ok {
+		return name
+	}
+	if len(s.seen) >= s.max {
+		return "other"
+	}
+	if s.seen == nil {
+		s.seen = map[string]struct{}{}
+	}
+	s.seen[name] = struct{}{}
+	return name
+}

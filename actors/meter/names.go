@@ -1,0 +1,77 @@
+package meter
+
+// metric is one declared metric.
+type metric struct {
+	name, help string
+	labels     []string
+}
+
+// Label names.
+const (
+	labelActor   = "actor"
+	labelEvent   = "event"
+	labelKind    = "kind"
+	labelModel   = "model"
+	labelOutcome = "outcome"
+	labelReason  = "reason"
+	labelReplica = "replica"
+	labelRoute   = "route"
+	labelState   = "state"
+	labelVersion = "version"
+)
+
+// All metrics of Plimsoll, by room.
+var (
+	buildInfo   = metric{"plimsoll_build_info", "Always 1; the version is a label.", []string{labelVersion}}
+	actorPanics = metric{"plimsoll_actor_panics_total", "Panics that were survived, by the kind of actor or goroutine.", []string{labelActor}}
+
+	ingressRequests     = metric{"plimsoll_ingress_requests_total", "Requests that ended, by route, model and outcome.", []string{labelRoute, labelModel, labelOutcome}}
+	ingressFaults       = metric{"plimsoll_ingress_faults_total", "Requests that ended with an error, by route and kind of error.", []string{labelRoute, labelKind}}
+	ingressOpen         = metric{"plimsoll_ingress_open_requests", "Requests that are being answered.", nil}
+	ingressSeconds      = metric{"plimsoll_ingress_request_seconds", "Time from a request's arrival to its end.", []string{labelRoute, labelModel}}
+	ingressFirstToken   = metric{"plimsoll_ingress_first_token_seconds", "Time from a request's arrival to its first token at the edge.", []string{labelModel}}
+	ingressTokenSeconds = metric{"plimsoll_ingress_token_seconds", "Time per output token after the first, one observation a request.", []string{labelModel}}
+	ingressPrompt       = metric{"plimsoll_ingress_prompt_tokens_total", "Prompt tokens of requests that gave a token.", []string{labelModel}}
+	ingressCached       = metric{"plimsoll_ingress_cached_tokens_total", "Prompt tokens that engines found in their cache.", []string{labelModel}}
+	ingressCompletion   = metric{"plimsoll_ingress_completion_tokens_total", "Tokens generated for clients.", []string{labelModel}}
+	ingressStalls       = metric{"plimsoll_ingress_client_stalls_total", "Clients that took nothing for too long and were cut off.", nil}
+	ingressBodyBytes    = metric{"plimsoll_ingress_body_bytes", "Bytes of request bodies held in memory.", nil}
+
+	routerQueuedRequests = metric{"plimsoll_router_queued_requests", "Requests that wait for a replica with room.", []string{labelModel}}
+	routerQueuedTokens   = metric{"plimsoll_router_queued_tokens", "Prompt tokens of the requests that wait.", []string{labelModel}}
+	routerQueueSeconds   = metric{"plimsoll_router_queue_seconds", "Time a dispatched request had waited in the queue.", []string{labelModel}}
+	routerDecision       = metric{"plimsoll_router_decision_seconds", "Time one ranking of the replicas took.", []string{labelModel}}
+	routerRefusals       = metric{"plimsoll_router_refusals_total", "Requests the router refused, by kind of error.", []string{labelModel, labelKind}}
+	routerReranks        = metric{"plimsoll_router_reranks_total", "Reservations a replica refused, so that the request was ranked again.", []string{labelModel}}
+	routerResumes        = metric{"plimsoll_router_resumes_total", "Legs that went on at another replica after they had produced tokens.", []string{labelModel}}
+
+	replicaState         = metric{"plimsoll_replica_state", "1 for the state the replica is in, 0 for the others.", []string{labelReplica, labelModel, labelState}}
+	replicaBooked        = metric{"plimsoll_replica_booked_blocks", "KV blocks promised to requests, lingering ones included.", []string{labelReplica, labelModel}}
+	replicaLingering     = metric{"plimsoll_replica_lingering_requests", "Requests that ended here whose blocks the engine has not let go of.", []string{labelReplica, labelModel}}
+	replicaCapacity      = metric{"plimsoll_replica_capacity_blocks", "KV blocks the engine's device cache holds for us.", []string{labelReplica, labelModel}}
+	replicaSeats         = metric{"plimsoll_replica_capacity_seats", "Sequences the engine decodes at once.", []string{labelReplica, labelModel}}
+	replicaSeatsUsed     = metric{"plimsoll_replica_booked_seats", "Sequences promised.", []string{labelReplica, labelModel}}
+	replicaOverdraft     = metric{"plimsoll_replica_overdraft_blocks", "Blocks booked past what predictions and capacity allowed.", []string{labelReplica, labelModel}}
+	replicaForeign       = metric{"plimsoll_replica_foreign_blocks", "Blocks the engine uses that are not ours.", []string{labelReplica, labelModel}}
+	replicaPrefill       = metric{"plimsoll_replica_prefill_tokens", "Prompt tokens of requests without a first token.", []string{labelReplica, labelModel}}
+	replicaLateEnds      = metric{"plimsoll_replica_late_ends_total", "Ends of tickets that had ended before or were never known: counted, without effect.", []string{labelReplica, labelModel}}
+	replicaRestarts      = metric{"plimsoll_replica_actor_restarts_total", "New epochs: the actor was restarted, its engine lived on.", []string{labelReplica, labelModel}}
+	replicaIncarnations  = metric{"plimsoll_replica_incarnations_total", "New incarnations: the engine process was another than before.", []string{labelReplica, labelModel}}
+	replicaForeignAlarms = metric{"plimsoll_replica_foreign_alarms_total", "Runs of missed samples that made what is known of foreign use expire.", []string{labelReplica, labelModel}}
+	replicaEnds          = metric{"plimsoll_replica_ticket_ends_total", "Tickets that ended, by reason.", []string{labelReplica, labelModel, labelReason}}
+	replicaRefusals      = metric{"plimsoll_replica_refusals_total", "Claims the ledger refused, by reason.", []string{labelReplica, labelModel, labelReason}}
+	replicaAttempts      = metric{"plimsoll_replica_attempts_total", "Attempts that ended, by outcome (finished, cancelled or the kind of failure).", []string{labelReplica, labelModel, labelOutcome}}
+
+	tokenizerSeconds  = metric{"plimsoll_tokenizer_request_seconds", "Time to render and encode one request, waiting not counted.", []string{labelModel}}
+	tokenizerTokens   = metric{"plimsoll_tokenizer_tokens_total", "Tokens encoded.", []string{labelModel}}
+	tokenizerQueued   = metric{"plimsoll_tokenizer_queued_requests", "Requests that wait for a tokenizer worker.", []string{labelModel}}
+	tokenizerBytes    = metric{"plimsoll_tokenizer_queued_bytes", "Bytes of the requests that wait for a tokenizer worker.", []string{labelModel}}
+	tokenizerRefusals = metric{"plimsoll_tokenizer_refusals_total", "Requests that could not be turned into tokens, by kind of error.", []string{labelModel, labelKind}}
+
+	feedEvents    = metric{"plimsoll_kvfeed_events_total", "KV cache events applied, by kind.", []string{labelReplica, labelEvent}}
+	feedGaps      = metric{"plimsoll_kvfeed_gaps_total", "Holes in the sequence of event batches.", []string{labelReplica}}
+	feedBlocks    = metric{"plimsoll_kvfeed_indexed_blocks", "Blocks of the replica the prefix index holds.", []string{labelReplica}}
+	feedOrphans   = metric{"plimsoll_kvfeed_orphan_blocks", "Blocks whose parent is not known.", []string{labelReplica}}
+	feedPredicted = metric{"plimsoll_kvfeed_predicted_cached_tokens_total", "Cached prompt tokens the index predicted, where the engine told the truth later.", []string{labelReplica}}
+	feedReported  = metric{"plimsoll_kvfeed_reported_cached_tokens_total", "Cached prompt tokens the engine reported for the same requests.", []string{labelReplica}}
+)

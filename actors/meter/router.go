@@ -1,0 +1,97 @@
+package meter
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plimsoll/actors/fault"
+)
+
+type routerMetrics struct {
+	queuedRequests, queuedTokens *prometheus.GaugeVec
+	queueSeconds, decision       *prometheus.HistogramVec
+	refusals, reranks, resumes   *prometheus.CounterVec
+}
+
+func newRouterMetrics(b builder) routerMetrics {
+	return routerMetrics{
+		queuedRequests: b.gauge(routerQueuedRequests),
+		queuedTokens:   b.gauge(routerQueuedTokens),
+		queueSeconds:   b.histogram(routerQueueSeconds, secondsBuckets()),
+		decision:       b.histogram(routerDecision, decisionBuckets()),
+		refusals:       b.counter(routerRefusals),
+		reranks:        b.counter(routerReranks),
+		resumes:        b.counter(routerResumes),
+	}
+}
+
+// Router is what one model's router reports to.
+type Router struct {
+	model                        string
+	queuedRequests, queuedTokens prometheus.Gauge
+	queueSeconds, decision       prometheus.Observer
+	refusals                     *prometheus.CounterVec
+	reranks, resumes             prometheus.Counter
+}
+
+// Router returns the handle of a model's router.
+func (m *Meter) Router(model string) *Router {
+	if m == nil {
+		return nil
+	}
+	model = m.models.value(model)
+	return &Router{
+		model:          model,
+		queuedRequests: m.router.queuedRequests.WithLabelValues(model),
+		queuedTokens:   m.router.queuedTokens.WithLabelValues(model),
+		queueSeconds:   m.router.queueSeconds.WithLabelValues(model),
+		decision:       m.router.decision.WithLabelValues(model),
+		refusals:       m.router.refusals,
+		reranks:        m.router.reranks.WithLabelValues(model),
+		resumes:        m.router.resumes.WithLabelValues(model),
+	}
+}
+
+// Queue reports what waits now.
+func (r *Router) Queue(requests, promptTokens int) {
+	if r != nil {
+		r.queuedRequests.Set(float64(requests))
+		r.queuedTokens.Set(float64(promptTokens))
+	}
+}
+
+// Dispatched reports how long a request had waited; 0 for one that went at once.
+func (r *Router) Dispatched(waited time.Duration) {
+	if r != nil {
+		r.queueSeconds.Observe(waited.Seconds())
+	}
+}
+
+// Decided reports how long one ranking took.
+func (r *Router) Decided(took time.Duration) {
+	if r != nil {
+		r.decision.Observe(took.Seconds())
+	}
+}
+
+// Refused counts a request the router answered with an error.
+func (r *Router) Refused(kind fault.Kind) {
+	if r != nil {
+		r.refusals.WithLabelValues(r.model, kind.String()).Inc()
+	}
+}
+
+// Reranked counts a reservation that a replica refused.
+func (r *Router) Reranked() {
+	if r != nil {
+		r.reranks.Inc()
+	}
+}
+
+// Resumed counts a leg that goes on at another replica.
+func (r *Router) Resumed() {
+	if r != nil {
+		r.resumes.Inc()
+	}
+}

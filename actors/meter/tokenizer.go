@@ -1,0 +1,73 @@
+package meter
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plimsoll/actors/fault"
+)
+
+type tokenizerMetrics struct {
+	seconds          *prometheus.HistogramVec
+	tokens, refusals *prometheus.CounterVec
+	queued, bytes    *prometheus.GaugeVec
+}
+
+func newTokenizerMetrics(b builder) tokenizerMetrics {
+	return tokenizerMetrics{
+		seconds:  b.histogram(tokenizerSeconds, prometheus.ExponentialBuckets(1e-5, 4, 10)),
+		tokens:   b.counter(tokenizerTokens),
+		refusals: b.counter(tokenizerRefusals),
+		queued:   b.gauge(tokenizerQueued),
+		bytes:    b.gauge(tokenizerBytes),
+	}
+}
+
+// Tokenizer is what one model's tokenizer workers report to.
+type Tokenizer struct {
+	model         string
+	seconds       prometheus.Observer
+	tokens        prometheus.Counter
+	refusals      *prometheus.CounterVec
+	queued, bytes prometheus.Gauge
+}
+
+// Tokenizer returns the handle of a model's tokenizer workers.
+func (m *Meter) Tokenizer(model string) *Tokenizer {
+	if m == nil {
+		return nil
+	}
+	model = m.models.value(model)
+	return &Tokenizer{
+		model:    model,
+		seconds:  m.tokenizer.seconds.WithLabelValues(model),
+		tokens:   m.tokenizer.tokens.WithLabelValues(model),
+		refusals: m.tokenizer.refusals,
+		queued:   m.tokenizer.queued.WithLabelValues(model),
+		bytes:    m.tokenizer.bytes.WithLabelValues(model),
+	}
+}
+
+// Encoded reports a request that became tokens, and how long a worker took.
+func (t *Tokenizer) Encoded(took time.Duration, tokens int) {
+	if t != nil {
+		t.seconds.Observe(took.Seconds())
+		t.tokens.Add(float64(tokens))
+	}
+}
+
+// Refused counts a request that could not be turned into tokens.
+func (t *Tokenizer) Refused(kind fault.Kind) {
+	if t != nil {
+		t.refusals.WithLabelValues(t.model, kind.String()).Inc()
+	}
+}
+
+// Queue reports what waits for a worker now.
+func (t *Tokenizer) Queue(requests, bytes int) {
+	if t != nil {
+		t.queued.Set(float64(requests))
+		t.bytes.Set(float64(bytes))
+	}
+}
