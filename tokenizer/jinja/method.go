@@ -1,0 +1,259 @@
+package jinja
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+)
+
+// stringMethod is a method of str.
+type stringMethod func(s *state, t string, a args) Value
+
+// callMethod calls a method of str and reckons what it costs.
+func (s *state) callMethod(m stringMethod, t string, a args) Value {
+	s.scan(len(t))
+	return s.charge(m(s, t, a))
+}
+
+// boundMethod is v.name without a call, v being a str or Markup; methods of Markup return Markup.
+func boundMethod(v Value, name string, m stringMethod) Value {
+	t, _ := asString(v)
+	_, safe := v.(markup)
+	return &function{name, func(s *state, a args) Value {
+		r := s.callMethod(m, t, a)
+		if x, ok := r.(string); ok && safe {
+			return markup(x)
+		}
+		return r
+	}}
+}
+
+// plain makes a method of a function that takes no argument.
+func plain[T any](f func(string) T) stringMethod {
+	return func(_ *state, t string, _ args) Value { return f(t) }
+}
+
+// allOf makes a method that tells whether a predicate holds for every character.
+func allOf(f func(rune) bool) stringMethod {
+	return func(_ *state, t string, _ args) Value { return every(t, f) }
+}
+
+func newStringMethods() map[string]stringMethod {
+	return map[string]stringMethod{
+		"strip":        func(_ *state, t string, a args) Value { return strings.TrimFunc(t, strippable(a, "strip")) },
+		"lstrip":       func(_ *state, t string, a args) Value { return strings.TrimLeftFunc(t, strippable(a, "lstrip")) },
+		"rstrip":       func(_ *state, t string, a args) Value { return strings.TrimRightFunc(t, strippable(a, "rstrip")) },
+		"upper":        plain(upper),
+		"lower":        plain(lower),
+		"casefold":     plain(func(t string) string { return cases.Fold().String(t) }),
+		"capitalize":   plain(capitalize),
+		"title":        plain(title),
+		"swapcase":     plain(swapCase),
+		"isascii":      plain(isASCII),
+		"isupper":      plain(isUpper),
+		"islower":      plain(isLower),
+		"isdigit":      allOf(unicode.IsDigit),
+		"isdecimal":    allOf(unicode.IsDigit),
+		"isnumeric":    allOf(unicode.IsNumber),
+		"isalpha":      allOf(unicode.IsLetter),
+		"isalnum":      allOf(isAlphanumeric),
+		"isspace":      allOf(isSpace),
+		"startswith":   func(s *state, t string, a args) Value { return s.affix(t, a, strings.HasPrefix, "startswith") },
+		"endswith":     func(s *state, t string, a args) Value { return s.affix(t, a, strings.HasSuffix, "endswith") },
+		"removeprefix": func(_ *state, t string, a args) Value { return strings.TrimPrefix(t, operand(a, "removeprefix()")) },
+		"removesuffix": func(_ *state, t string, a args) Value { return strings.TrimSuffix(t, operand(a, "removesuffix()")) },
+		"split":        methodSplit,
+		"rsplit":       methodRsplit,
+		"splitlines":   methodSplitlines,
+		"partition":    methodPartition,
+		"rpartition":   methodRpartition,
+		"replace":      methodReplace,
+		"find":         func(_ *state, t string, a args) Value { return runeIndex(t, strings.Index(t, operand(a, "find()"))) },
+		"rfind": func(_ *state, t string, a args) Value {
+			return runeIndex(t, strings.LastIndex(t, operand(a, "rfind()")))
+		},
+		"index":      methodIndex,
+		"count":      func(_ *state, t string, a args) Value { return int64(strings.Count(t, operand(a, "count()"))) },
+		"join":       methodJoin,
+		"expandtabs": methodExpandtabs,
+		"zfill":      methodZfill,
+		"ljust":      func(s *state, t string, a args) Value { return s.pad(t, a, padRight) },
+		"rjust":      func(s *state, t string, a args) Value { return s.pad(t, a, padLeft) },
+		"center":     func(s *state, t string, a args) Value { return s.pad(t, a, padBoth) },
+		"format":     func(s *state, t string, a args) Value { return s.format(t, a) },
+	}
+}
+
+// operand returns the one str argument of a method.
+func operand(a args, method string) string { return needString(a.arg(0, "", nil), method+" argument") }
+
+// strippable returns which characters strip() and its like take away.
+func strippable(a args, method string) func(rune) bool {
+	v := a.arg(0, "", nil)
+	if v == nil {
+		return isSpace
+	}
+	set, ok := asString(v)
+	if !ok {
+		throw(KindType, "%s arg must be None or str", method)
+	}
+	return func(r rune) bool { return strings.ContainsRune(set, r) }
+}
+
+// affix is t.startswith or t.endswith.
+func (s *state) affix(t string, a args, has func(string, string) bool, name string) Value {
+	if len(a.positional) == 0 {
+		throw(KindType, "%s expected at least 1 argument, got 0", name)
+	}
+	if len(a.positional) > 1 {
+		b := bounds{step: 1}
+		for i, v := range a.positional[1:min(3, len(a.positional))] {
+			if v == nil {
+				continue
+			}
+			n := needInt(v)
+			if i == 0 {
+				b.start = &n
+			} else {
+				b.stop = &n
+			}
+		}
+		if start, stop, _ := b.resolve(int64(utf8.RuneCountInString(t))); start > stop {
+			return false
+		}
+		t = s.substring(t, b)
+	}
+	if x, ok := a.positional[0].(*tuple); ok {
+		for _, e := range x.items {
+			s.work(1)
+			if has(t, needString(e, name+" arg")) {
+				return true
+			}
+		}
+		return false
+	}
+	p, ok := asString(a.positional[0])
+	if !ok {
+		throw(KindType, "%s first arg must be str or a tuple of str, not %s", name, typeName(a.positional[0]))
+	}
+	return has(t, p)
+}
+
+// runeIndex turns a byte index into a character index; -1 stays.
+func runeIndex(t string, i int) int64 {
+	if i < 0 {
+		return -1
+	}
+	return int64(utf8.RuneCountInString(t[:i]))
+}
+
+func methodIndex(_ *state, t string, a args) Value {
+	i := strings.Index(t, operand(a, "index()"))
+	if i < 0 {
+		throw(KindValue, "substring not found")
+	}
+	return runeIndex(t, i)
+}
+
+func methodReplace(s *state, t string, a args) Value {
+	if len(a.positional) < 2 {
+		throw(KindType, "replace expected at least 2 arguments, got %d", len(a.positional))
+	}
+	return s.replace(t,
+		needString(a.positional[0], "replace() argument 1"),
+		needString(a.positional[1], "replace() argument 2"),
+		needInt(a.arg(2, "count", int64(-1))))
+}
+
+// replace is t.replace(old, new, count); a negative count means all.
+func (s *state) replace(t, from, to string, count int64) string {
+	n := int64(strings.Count(t, from))
+	if count >= 0 {
+		n = min(n, count)
+	}
+	if grown := int64(len(to) - len(from)); grown > 0 && n > 0 {
+		s.room(n, grown)
+		s.room(int64(len(t))+n*grown, 1)
+	}
+	return strings.Replace(t, from, to, int(n))
+}
+
+func methodJoin(s *state, t string, a args) Value {
+	out := text{s: s}
+	for i, x := range s.iterate(a.arg(0, "", nil)) {
+		part, ok := asString(x)
+		if !ok {
+			throw(KindType, "sequence item %d: expected str instance, %s found", i, typeName(x))
+		}
+		if i > 0 {
+			out.add(t)
+		}
+		out.add(part)
+	}
+	return out.String()
+}
+
+func methodExpandtabs(s *state, t string, a args) Value {
+	size := needInt(a.arg(0, "tabsize", int64(8)))
+	out := text{s: s}
+	column := int64(0)
+	for _, r := range t {
+		switch r {
+		case '\t':
+			if size > 0 {
+				n := size - column%size
+				out.add(s.repeat(" ", n))
+				column += n
+			}
+		case '\n', '\r':
+			out.addRune(r)
+			column = 0
+		default:
+			out.addRune(r)
+			column++
+		}
+	}
+	return out.String()
+}
+
+func methodZfill(s *state, t string, a args) Value {
+	zeros := s.repeat("0", needInt(a.arg(0, "", nil))-int64(utf8.RuneCountInString(t)))
+	if t != "" && (t[0] == '-' || t[0] == '+') {
+		return t[:1] + zeros + t[1:]
+	}
+	return zeros + t
+}
+
+// padding says where the fill of a padded text goes.
+type padding uint8
+
+const (
+	padRight padding = iota
+	padLeft
+	padBoth
+)
+
+// pad is t.ljust, t.rjust or t.center.
+func (s *state) pad(t string, a args, where padding) Value {
+	width := needInt(a.arg(0, "width", int64(0)))
+	fill := needString(a.arg(1, "fillchar", " "), "fill character")
+	if utf8.RuneCountInString(fill) != 1 {
+		throw(KindType, "The fill character must be exactly one character long")
+	}
+	n := width - int64(utf8.RuneCountInString(t))
+	if n <= 0 {
+		return t
+	}
+	left := int64(0)
+	switch where {
+	case padLeft:
+		left = n
+	case padBoth:
+		left = n/2 + n&width&1
+	case padRight:
+	}
+	s.room(n, int64(len(fill)))
+	return s.repeat(fill, left) + t + s.repeat(fill, n-left)
+}
