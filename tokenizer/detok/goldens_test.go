@@ -1,0 +1,102 @@
+package detok_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/testbench/shared"
+	"plimsoll/tokenizer/detok"
+	"plimsoll/tokenizer/hf"
+)
+
+// golden is one line of stream*.jsonl: what an incremental detokenizer gives out, id by id.
+type golden struct {
+	IDs         []uint32 `json:"ids"`
+	SkipSpecial bool     `json:"skip_special"`
+	Full        string   `json:"full"`
+	Pieces      []string `json:"pieces"`
+	Flush       string   `json:"flush"`
+	Exact       bool     `json:"exact"` // false: the decoder takes back text that was given out
+}
+
+func TestPiecesEqualTheGoldens(t *testing.T) {
+	t.Parallel()
+	for _, file := range shared.Glob(t, "testdata", "tokenizers", "*", "stream*.jsonl*") {
+		dir := filepath.Dir(file)
+		t.Run(filepath.Base(dir)+"/"+filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			tok := load(t, dir)
+			lines := shared.Lines[golden](t, file)
+			require.NotEmpty(t, lines)
+			for _, g := range lines {
+				s := detok.New(tok, detok.Config{SkipSpecial: g.SkipSpecial})
+				var text strings.Builder
+				for i, id := range g.IDs {
+					piece, err := s.Push(id)
+					require.NoError(t, err)
+					require.Equal(t, g.Pieces[i], piece, "id %d of %v", i, g.IDs)
+					require.True(t, utf8.ValidString(piece))
+					text.WriteString(piece)
+				}
+				rest, err := s.Flush()
+				require.NoError(t, err)
+				if g.Exact {
+					require.Equal(t, g.Flush, rest)
+					require.Equal(t, g.Full, text.String()+rest)
+				}
+			}
+		})
+	}
+}
+
+// An answer that continues the prompt's text gives what the text of both has after that of the prompt.
+func TestAnswerContinuesThePrompt(t *testing.T) {
+	t.Parallel()
+	for _, file := range shared.Glob(t, "testdata", "tokenizers", "*", "stream*.jsonl*") {
+		dir := filepath.Dir(file)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			tok := load(t, dir)
+			ids, err := tok.Encode("The quick brown fox jumps over the lazy dog, naïve café, 日本語 too. And so on, and so forth.", false)
+			require.NoError(t, err)
+			full, err := tok.Decode(ids, true)
+			require.NoError(t, err)
+			for cut := 1; cut < len(ids); cut++ {
+				before, err := tok.Decode(ids[:cut], true)
+				require.NoError(t, err)
+				before = strings.TrimRight(before, "\uFFFD")
+				s := detok.New(tok, detok.Config{SkipSpecial: true, PromptTail: ids[:cut]})
+				require.Equal(t, full, before+all(t, s, ids[cut:]), "cut at %d", cut)
+			}
+		})
+	}
+}
+
+func load(t *testing.T, dir string) *hf.Tokenizer {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "tokenizer.json*"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	tok, err := hf.Load(files[0])
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, tok.Close()) })
+	return tok
+}
+
+// all is the text of a whole answer, flush included.
+func all(t *testing.T, s *detok.Stream, ids []uint32) string {
+	t.Helper()
+	var text strings.Builder
+	for _, id := range ids {
+		piece, err := s.Push(id)
+		require.NoError(t, err)
+		text.WriteString(piece)
+	}
+	rest, err := s.Flush()
+	require.NoError(t, err)
+	return text.String() + rest
+}
