@@ -3,6 +3,7 @@ package ledger
 // Reason says why a claim is not granted.
 type Reason uint8
 
+// Reasons, in the order in which they are looked for.
 const (
 	None            Reason = iota // granted
 	Closed                        // the replica takes nothing new: draining, void, not yet ready
@@ -43,6 +44,7 @@ func (r Reason) String() string {
 // State is where a booked ticket stands.
 type State uint8
 
+// States of a ticket.
 const (
 	Reserved  State = iota // granted; its prefill is queued or runs
 	Running                // its first token came
@@ -71,6 +73,7 @@ func (s State) String() string {
 // EndReason says how a ticket ended.
 type EndReason uint8
 
+// Ways to end.
 const (
 	Finished  EndReason = iota // the engine finished it
 	Failed                     // the attempt failed and the engine let go

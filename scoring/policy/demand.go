@@ -29,6 +29,7 @@ type Exclusion struct {
 // State is a replica's state in its life cycle, as far as routing cares.
 type State uint8
 
+// States of a replica.
 const (
 	Ready    State = iota // serves
 	Warming               // serves a limited number of requests

@@ -2,12 +2,12 @@ package policy
 
 import (
 	"time"
-
 )
 
 // Reason says why a replica cannot take a request now.
 type Reason uint8
 
+// Reasons, in the order in which they are looked for.
 const (
 	OK           Reason = iota // it can
 	TooSmall                   // it could not even when empty

@@ -14,6 +14,7 @@ import (
 // Verdict is what a decision says.
 type Verdict uint8
 
+// Verdicts.
 const (
 	Dispatch Verdict = iota // send it to the candidate now
 	Hold                    // it waits; decide again when something changed, at Until at the latest
@@ -39,6 +40,7 @@ func (v Verdict) String() string {
 // Cause says why a request is held or refused.
 type Cause uint8
 
+// Causes of a verdict.
 const (
 	NoCause   Cause = iota // dispatched
 	NoRoom                 // held: replicas that serve have no room

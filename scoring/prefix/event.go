@@ -3,6 +3,7 @@ package prefix
 // EventKind is the kind of a cache event.
 type EventKind uint8
 
+// Kinds of cache events.
 const (
 	Stored  EventKind = iota // blocks were added to the cache, each a copy of its own
 	Removed                  // one copy of each named block was evicted

@@ -14,6 +14,7 @@ type Slot int
 // Source says what a slot's content comes from.
 type Source uint8
 
+// Sources of a slot.
 const (
 	Events Source = iota // the engine's own cache events: exact
 	Routed               // what was routed to the replica, least recently used dropped at its capacity: a guess

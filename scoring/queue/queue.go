@@ -24,9 +24,10 @@ func DefaultConfig() Config { return Config{RequestsMax: 4096, TokensMax: 16 << 
 // Bound names a limit of the queue.
 type Bound uint8
 
+// Bounds of a queue.
 const (
-	Requests Bound = iota
-	Tokens
+	Requests Bound = iota // how many wait
+	Tokens                // their prompt tokens together
 
 	NumBounds
 )
@@ -56,7 +57,9 @@ type FullError struct {
 }
 
 // Error names the bound and its value.
-func (e *FullError) Error() string { return fmt.Sprintf("queue is full: at most %d %s", e.Max, e.Bound) }
+func (e *FullError) Error() string {
+	return fmt.Sprintf("queue is full: at most %d %s", e.Max, e.Bound)
+}
 
 // Is reports whether target is [ErrFull].
 func (e *FullError) Is(target error) bool { return target == ErrFull }

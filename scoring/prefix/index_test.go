@@ -1,0 +1,469 @@
+package prefix_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"plimsoll/scoring"
+	"plimsoll/scoring/prefix"
+)
+
+const (
+	blockTokens = 2
+	model       = "m"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func testConfig() prefix.Config {
+	cfg := prefix.DefaultConfig()
+	cfg.Model, cfg.BlockTokens = model, blockTokens
+	return cfg
+}
+
+// drawSequence draws from a tree of few sequences, so that they share, meet and part often.
+func drawSequence(t *rapid.T) sequence {
+	space := rapid.SampledFrom([]prefix.Namespace{
+		{Model: model}, {Model: model}, {Model: model, LoRA: "a"}, {Model: model, Salt: "a"},
+	}).Draw(t, "space")
+	blocks := rapid.IntRange(1, 6).Draw(t, "blocks")
+	tokens := make([]uint32, 0, blocks*blockTokens)
+	for range blocks {
+		tokens = append(tokens, 7, uint32(rapid.IntRange(0, 1).Draw(t, "token")))
+	}
+	return sequence{space, tokens}
+}
+
+// tally counts what a property test did, so that it cannot pass by doing nothing.
+type tally map[string]int
+
+func (c tally) require(t *testing.T, floor int, names ...string) {
+	t.Helper()
+	t.Log(c)
+	for _, name := range names {
+		require.GreaterOrEqual(t, c[name], floor, "too few cases of %q were tried", name)
+	}
+}
+
+// checkOften runs a property twenty times as often as rapid does by itself.
+func checkOften(t *testing.T, property func(*rapid.T)) {
+	t.Helper()
+	for range 20 {
+		rapid.Check(t, property)
+	}
+}
+
+// TestIndexAgainstOracle drives events slots and their oracles through the same events, speculations and voids in any
+// order, and compares every answer.
+func TestIndexAgainstOracle(t *testing.T) {
+	const slots = 3
+	did := tally{}
+	checkOften(t, func(t *rapid.T) {
+		ix := prefix.NewIndex(testConfig())
+		oracles := make([]*oracle, slots)
+		for i := range oracles {
+			require.Equal(t, prefix.Slot(i), ix.Add(prefix.Events, 1000))
+			oracles[i] = &oracle{}
+		}
+		now := start
+		pick := func(t *rapid.T) (prefix.Slot, *oracle) {
+			i := rapid.IntRange(0, slots-1).Draw(t, "slot")
+			return prefix.Slot(i), oracles[i]
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"store": func(t *rapid.T) {
+				s, o := pick(t)
+				seq := drawSequence(t)
+				from := 0
+				if rapid.IntRange(0, 3).Draw(t, "kind") == 0 { // a middle part, perhaps of unknown parent
+					from = rapid.IntRange(0, seq.blocks()-1).Draw(t, "from")
+				}
+				unknown := ix.Stats(s).UnknownParents
+				ix.Apply(s, []prefix.Event{seq.stored(from, seq.blocks())})
+				seq.applyTo(o, from, seq.blocks())
+				o.confirm()
+				did["store"]++
+				if ix.Stats(s).UnknownParents > unknown {
+					did["orphan"]++
+				}
+			},
+			"remove": func(t *rapid.T) {
+				s, o := pick(t)
+				seq := drawSequence(t)
+				from := rapid.IntRange(0, seq.blocks()-1).Draw(t, "from")
+				e := prefix.Event{Kind: prefix.Removed}
+				for i := seq.blocks() - 1; i >= from; i-- { // tail first, as engines free
+					e.Hashes = append(e.Hashes, seq.engineHash(i))
+					o.remove(seq.engineHash(i))
+				}
+				o.confirm()
+				before := ix.Stats(s)
+				ix.Apply(s, []prefix.Event{e})
+				did["remove"]++
+				if ix.Stats(s).Holes > before.Holes {
+					did["hole"]++
+				}
+			},
+			"remove held": func(t *rapid.T) {
+				s, o := pick(t)
+				if len(o.entries) == 0 {
+					t.Skip("nothing is held")
+				}
+				h := rapid.SampledFrom(o.entries).Draw(t, "entry").hash
+				o.remove(h)
+				o.confirm()
+				ix.Apply(s, []prefix.Event{{Kind: prefix.Removed, Hashes: []uint64{h}}})
+				did["remove held"]++
+			},
+			"several events at once": func(t *rapid.T) {
+				s, o := pick(t)
+				a, b := drawSequence(t), drawSequence(t)
+				h := a.engineHash(0)
+				ix.Apply(s, []prefix.Event{
+					a.stored(0, a.blocks()), {Kind: prefix.Removed, Hashes: []uint64{h}}, b.stored(0, b.blocks()),
+				})
+				a.applyTo(o, 0, a.blocks())
+				o.remove(h)
+				b.applyTo(o, 0, b.blocks())
+				o.confirm()
+			},
+			"clear": func(t *rapid.T) {
+				if rapid.IntRange(0, 4).Draw(t, "rarely") > 0 {
+					t.Skip("rarely")
+				}
+				s, o := pick(t)
+				ix.Apply(s, []prefix.Event{{Kind: prefix.Cleared}})
+				o.cleared()
+				did["clear"]++
+			},
+			"void": func(t *rapid.T) {
+				if rapid.IntRange(0, 4).Draw(t, "rarely") > 0 {
+					t.Skip("rarely")
+				}
+				s, o := pick(t)
+				ix.Void(s)
+				o.reset()
+				did["void"]++
+			},
+			"not for this index": func(t *rapid.T) {
+				s, o := pick(t)
+				seq := drawSequence(t)
+				other := seq.stored(0, seq.blocks())
+				other.BlockTokens++
+				own := seq.stored(0, seq.blocks())
+				own.Parent = &own.Hashes[len(own.Hashes)-1]
+				ix.Apply(s, []prefix.Event{other, own})
+				o.void = false // it did hear from the engine
+			},
+			"speculate": func(t *rapid.T) {
+				s, o := pick(t)
+				seq := drawSequence(t)
+				ticket := scoring.Ticket{Number: uint64(rapid.IntRange(1, 4).Draw(t, "ticket"))}
+				until := now.Add(time.Duration(rapid.IntRange(-1, 5).Draw(t, "seconds")) * time.Second)
+				ix.Speculate(s, ticket, seq.keys(), until)
+				o.speculate(ticket, seq.texts(), until)
+				did["speculate"]++
+			},
+			"withdraw": func(t *rapid.T) {
+				s, o := pick(t)
+				ticket := scoring.Ticket{Number: uint64(rapid.IntRange(1, 4).Draw(t, "ticket"))}
+				ix.Withdraw(s, ticket)
+				o.withdraw(ticket)
+			},
+			"time passes": func(*rapid.T) { now = now.Add(time.Second) },
+			"": func(t *rapid.T) {
+				seq := drawSequence(t)
+				got := ix.Match(now, seq.keys(), nil)
+				require.Len(t, got, slots)
+				for i, o := range oracles {
+					want := o.match(now, seq.texts())
+					require.Equal(t, want, int(got[i]), "slot %d, sequence %v", i, seq)
+					copies := 0
+					for _, e := range o.entries {
+						copies += e.copies
+					}
+					require.Equal(t, copies, ix.Stats(prefix.Slot(i)).Copies, "copies of slot %d", i)
+					if want > 0 {
+						did["hit"]++
+					}
+					if want > 0 && want < seq.blocks() {
+						did["part hit"]++
+					}
+					if ix.Stats(prefix.Slot(i)).Holes > 0 && want > 0 {
+						did["hit beside a hole"]++
+					}
+				}
+			},
+		})
+	})
+	did.require(t, 50, "store", "orphan", "remove", "remove held", "hole", "clear", "void", "speculate", "hit", "part hit",
+		"hit beside a hole")
+}
+
+// TestRoutedAgainstOracle compares a routed slot with the definition of its memory: the touched sequence, then what was
+// there before, cut at the capacity.
+func TestRoutedAgainstOracle(t *testing.T) {
+	did := tally{}
+	checkOften(t, func(t *rapid.T) {
+		capacity := rapid.IntRange(1, 12).Draw(t, "capacity")
+		ix := prefix.NewIndex(testConfig())
+		s := ix.Add(prefix.Routed, scoring.Blocks(capacity))
+		var recent []prefix.Key
+		t.Repeat(map[string]func(*rapid.T){
+			"routed": func(t *rapid.T) {
+				keys := drawSequence(t).keys()
+				ix.Routed(s, keys)
+				next := slices.Clone(keys)
+				for _, k := range recent {
+					if !slices.Contains(keys, k) {
+						next = append(next, k)
+					}
+				}
+				recent = next[:min(len(next), capacity)]
+				if len(next) > capacity {
+					did["eviction"]++
+				}
+			},
+			"void": func(t *rapid.T) {
+				if rapid.IntRange(0, 4).Draw(t, "rarely") > 0 {
+					t.Skip("rarely")
+				}
+				ix.Void(s)
+				recent = nil
+				did["void"]++
+			},
+			"": func(t *rapid.T) {
+				keys := drawSequence(t).keys()
+				want := 0
+				for want < len(keys) && slices.Contains(recent, keys[want]) {
+					want++
+				}
+				require.Equal(t, []scoring.Blocks{scoring.Blocks(want)}, ix.Match(start, keys, nil))
+				require.Equal(t, len(recent), ix.Stats(s).Blocks)
+				if want > 0 {
+					did["hit"]++
+				}
+			},
+		})
+	})
+	did.require(t, 50, "eviction", "void", "hit")
+}
+
+// TestMemoryIsBounded feeds a slot what only a broken feed sends: orphans, speculations and blocks without end. It may
+// then know less than it could, never more than it was told.
+func TestMemoryIsBounded(t *testing.T) {
+	cfg := testConfig()
+	cfg.OrphansMax, cfg.SpeculationsMax, cfg.OverflowFactor = 8, 4, 2
+	seq := func(i int) sequence {
+		return sequence{prefix.Namespace{Model: model}, []uint32{uint32(i), 1, uint32(i), 2, uint32(i), 3}}
+	}
+
+	t.Run("orphans", func(t *testing.T) {
+		ix := prefix.NewIndex(cfg)
+		s := ix.Add(prefix.Events, 1000)
+		for i := range 50 {
+			ix.Apply(s, []prefix.Event{seq(i).stored(1, 3)})
+			require.LessOrEqual(t, ix.Stats(s).Orphans, cfg.OrphansMax)
+		}
+		st := ix.Stats(s)
+		require.EqualValues(t, 50*2-cfg.OrphansMax, st.OrphansDropped)
+		require.Equal(t, cfg.OrphansMax, st.Copies)
+		// The newest are still there, the oldest are not.
+		ix.Apply(s, []prefix.Event{seq(49).stored(0, 1), seq(0).stored(0, 1)})
+		require.Equal(t, []scoring.Blocks{3}, ix.Match(start, seq(49).keys(), nil))
+		require.Equal(t, []scoring.Blocks{1}, ix.Match(start, seq(0).keys(), nil))
+	})
+	t.Run("speculations", func(t *testing.T) {
+		ix := prefix.NewIndex(cfg)
+		s := ix.Add(prefix.Events, 1000)
+		for i := range 10 {
+			ix.Speculate(s, scoring.Ticket{Number: uint64(i)}, seq(i).keys(), start.Add(time.Second))
+		}
+		require.Equal(t, cfg.SpeculationsMax, ix.Stats(s).Speculations)
+		require.Equal(t, []scoring.Blocks{3}, ix.Match(start, seq(9).keys(), nil))
+		require.Equal(t, []scoring.Blocks{0}, ix.Match(start, seq(5).keys(), nil))
+		// Those whose time is over make room when the next comes.
+		ix.Match(start.Add(time.Minute), seq(9).keys(), nil)
+		ix.Speculate(s, scoring.Ticket{Number: 99}, seq(0).keys(), start.Add(time.Hour))
+		require.Equal(t, 1, ix.Stats(s).Speculations)
+	})
+	t.Run("blocks beyond what the replica can hold", func(t *testing.T) {
+		ix := prefix.NewIndex(cfg)
+		s := ix.Add(prefix.Events, 6)
+		for i := range 4 {
+			ix.Apply(s, []prefix.Event{seq(i).stored(0, 3)})
+		}
+		require.Equal(t, []scoring.Blocks{3}, ix.Match(start, seq(0).keys(), nil))
+		ix.Apply(s, []prefix.Event{seq(4).stored(0, 3)}) // 15 copies on a replica of 6 blocks: removals were lost
+		st := ix.Stats(s)
+		require.EqualValues(t, 1, st.Overflows)
+		require.True(t, st.Void)
+		require.Zero(t, st.Copies)
+		require.Equal(t, []scoring.Blocks{0}, ix.Match(start, seq(4).keys(), nil))
+		ix.Apply(s, []prefix.Event{seq(5).stored(0, 3)})
+		require.Equal(t, []scoring.Blocks{3}, ix.Match(start, seq(5).keys(), nil))
+	})
+	t.Run("removals leave the size where it was", func(t *testing.T) {
+		ix := prefix.NewIndex(cfg)
+		s := ix.Add(prefix.Events, 64)
+		for i := range 20_000 {
+			ix.Apply(s, []prefix.Event{seq(i).stored(0, 3)})
+			if i >= 16 {
+				old := seq(i - 16)
+				ix.Apply(s, []prefix.Event{{
+					Kind: prefix.Removed, Hashes: []uint64{old.engineHash(2), old.engineHash(1), old.engineHash(0)},
+				}})
+			}
+		}
+		st := ix.Stats(s)
+		require.Equal(t, prefix.Stats{Blocks: 48, Copies: 48}, st)
+	})
+}
+
+// TestOddEvents: what an index must survive, and what it says of it.
+func TestOddEvents(t *testing.T) {
+	seq := sequence{prefix.Namespace{Model: model}, []uint32{1, 2, 3, 4, 5, 6}}
+	whole := seq.stored(0, 3)
+	for _, tc := range []struct {
+		name   string
+		events []prefix.Event
+		blocks scoring.Blocks
+		count  func(prefix.Stats) uint64
+	}{
+		{
+			"another block size",
+			[]prefix.Event{{Kind: prefix.Stored, BlockTokens: 3, Tokens: seq.tokens, Hashes: []uint64{1, 2}}},
+			0,
+			func(s prefix.Stats) uint64 { return s.OtherBlockSize },
+		},
+		{
+			"fewer hashes than blocks: no telling which",
+			[]prefix.Event{{Kind: prefix.Stored, BlockTokens: 2, Tokens: seq.tokens, Hashes: []uint64{1, 2}}},
+			0,
+			func(s prefix.Stats) uint64 { return s.Malformed },
+		},
+		{
+			"hashes without tokens",
+			[]prefix.Event{{Kind: prefix.Stored, BlockTokens: 2, Hashes: []uint64{1}}},
+			0,
+			func(s prefix.Stats) uint64 { return s.Malformed },
+		},
+		{
+			"a block before itself",
+			[]prefix.Event{{Kind: prefix.Stored, BlockTokens: 2, Tokens: seq.tokens[:2], Hashes: []uint64{1}, Parent: new(uint64(1))}},
+			0,
+			func(s prefix.Stats) uint64 { return s.Malformed },
+		},
+		{
+			"removal of what is not there",
+			[]prefix.Event{whole, {Kind: prefix.Removed, Hashes: []uint64{42}}},
+			3,
+			func(s prefix.Stats) uint64 { return s.UnknownRemovals },
+		},
+		{
+			"one hash for two contents: the first stays",
+			[]prefix.Event{whole, {Kind: prefix.Stored, BlockTokens: 2, Tokens: []uint32{9, 9}, Hashes: whole.Hashes[:1]}},
+			3,
+			func(s prefix.Stats) uint64 { return s.Conflicts },
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ix := prefix.NewIndex(testConfig())
+			s := ix.Add(prefix.Events, 100)
+			ix.Apply(s, tc.events)
+			require.EqualValues(t, 1, tc.count(ix.Stats(s)))
+			require.Equal(t, []scoring.Blocks{tc.blocks}, ix.Match(start, seq.keys(), nil))
+		})
+	}
+
+	t.Run("a partial last block is left out, with or without a hash", func(t *testing.T) {
+		for _, hashes := range [][]uint64{{1, 2}, {1, 2, 3}} {
+			ix := prefix.NewIndex(testConfig())
+			s := ix.Add(prefix.Events, 100)
+			ix.Apply(s, []prefix.Event{{Kind: prefix.Stored, BlockTokens: 2, Tokens: seq.tokens[:5], Hashes: hashes}})
+			require.Equal(t, []scoring.Blocks{2}, ix.Match(start, seq.keys(), nil))
+		}
+	})
+}
+
+// TestSlots: places are dense, freed by Remove and used again; what belongs to no slot does nothing.
+func TestSlots(t *testing.T) {
+	seq := sequence{prefix.Namespace{Model: model}, []uint32{1, 2}}
+	ix := prefix.NewIndex(testConfig())
+	require.Empty(t, ix.Match(start, seq.keys(), nil))
+	for i := range 3 {
+		require.Equal(t, prefix.Slot(i), ix.Add(prefix.Events, 10))
+		ix.Apply(prefix.Slot(i), []prefix.Event{seq.stored(0, 1)})
+	}
+	ix.Remove(1)
+	require.Equal(t, []scoring.Blocks{1, 0, 1}, ix.Match(start, seq.keys(), nil))
+	ix.Apply(1, []prefix.Event{seq.stored(0, 1)})
+	ix.Routed(1, seq.keys())
+	ix.Speculate(1, scoring.Ticket{}, seq.keys(), start.Add(time.Second))
+	ix.Withdraw(1, scoring.Ticket{})
+	ix.Void(1)
+	ix.Remove(7)
+	require.Equal(t, prefix.Stats{}, ix.Stats(1))
+	require.Equal(t, []scoring.Blocks{1, 0, 1}, ix.Match(start, seq.keys(), nil))
+
+	require.Equal(t, prefix.Slot(1), ix.Add(prefix.Routed, 10), "the free place is used again")
+	require.Equal(t, []scoring.Blocks{1, 0, 1}, ix.Match(start, seq.keys(), nil), "and remembers nothing")
+	ix.Routed(1, seq.keys())
+	ix.Apply(1, []prefix.Event{{Kind: prefix.Cleared}})
+	require.Equal(t, []scoring.Blocks{1, 1, 1}, ix.Match(start, seq.keys(), nil), "a routed slot takes no events")
+}
+
+// TestManyReaders: one writer a slot, many readers; run with -race.
+func TestManyReaders(t *testing.T) {
+	ix := prefix.NewIndex(testConfig())
+	var writers, readers sync.WaitGroup
+	done := make(chan struct{})
+	seq := func(i int) sequence {
+		return sequence{prefix.Namespace{Model: model}, []uint32{uint32(i % 5), 1, uint32(i % 3), 2}}
+	}
+	for range 2 {
+		s := ix.Add(prefix.Events, 1_000_000)
+		writers.Go(func() {
+			for i := range 2000 {
+				ix.Apply(s, []prefix.Event{seq(i).stored(0, 2)})
+				ix.Speculate(s, scoring.Ticket{Number: uint64(i % 7)}, seq(i+1).keys(), start.Add(time.Hour))
+				if i%100 == 99 {
+					ix.Void(s)
+				}
+			}
+		})
+	}
+	writers.Go(func() {
+		for range 200 {
+			ix.Remove(ix.Add(prefix.Routed, 10))
+		}
+	})
+	for range 2 {
+		readers.Go(func() {
+			var dst []scoring.Blocks
+			for i := 0; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				dst = ix.Match(start, seq(i).keys(), dst)
+				for _, n := range dst {
+					if n > 2 {
+						t.Errorf("%d of 2 blocks", n)
+						return
+					}
+				}
+				ix.Stats(prefix.Slot(i % 3))
+			}
+		})
+	}
+	writers.Wait()
+	close(done)
+	readers.Wait()
+}
