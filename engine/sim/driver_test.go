@@ -116,11 +116,11 @@ func ask(id string, prompt []uint32, maxTokens int) sim.Submit {
 	}
 }
 
-// prompt is n IDs that depend on the seed.
-func prompt(n int, seed uint32) []uint32 {
+// prompt is n IDs below vocab that depend on the seed; a shorter one is the start of a longer one.
+func prompt(n int, seed, vocab uint32) []uint32 {
 	ids := make([]uint32, n)
 	for i := range ids {
-		ids[i] = (seed*2_654_435_761 + uint32(i)*40_503) >> 7 % 1000
+		ids[i] = (seed*2_654_435_761 + uint32(i)*2_246_822_519) >> 9 % vocab
 	}
 	return ids
 }

@@ -74,13 +74,14 @@ func (e *Engine) Probe(ctx context.Context) (engine.Status, error) {
 	if !p.status.Alive {
 		return engine.Status{}, down()
 	}
-	blocks, limit := e.cfg.Sim.UsableBlocks(), e.cfg.Sim.SequenceTokens()
+	cfg, load := e.cfg.Sim, p.status // copies: what a probe is given is its own
+	blocks, limit := cfg.UsableBlocks(), cfg.SequenceTokens()
 	return engine.Status{
-		Model: e.cfg.Sim.Model, Version: Version, Incarnation: p.incarnation,
-		BlockTokens: &e.cfg.Sim.BlockTokens, KVBlocks: &blocks, Seats: &e.cfg.Sim.Seats, SequenceTokens: &limit,
+		Model: cfg.Model, Version: Version, Incarnation: p.incarnation,
+		BlockTokens: &cfg.BlockTokens, KVBlocks: &blocks, Seats: &cfg.Seats, SequenceTokens: &limit,
 		Load: engine.Load{
-			RunningSequences: &p.status.Running, WaitingSequences: &p.status.Waiting,
-			UsedBlocks: &p.status.UsedBlocks, Steps: &p.status.Steps,
+			RunningSequences: &load.Running, WaitingSequences: &load.Waiting,
+			UsedBlocks: &load.UsedBlocks, Steps: &load.Steps,
 		},
 	}, nil
 }
