@@ -23,10 +23,10 @@ type Response struct {
 	wake     chan struct{} // capacity 1: something changed since the reader last looked
 }
 
-// leg is one answer's journal and how far the reader has read it.
+// leg is what the reader has not taken of one answer.
 type leg struct {
 	entries []Entry
-	read    int
+	bytes   int // of entries, roughly
 	finish  *Finish
 	ended   bool // the reader has got the finish
 }
@@ -68,11 +68,11 @@ func (r *Response) take() (Delta, error, bool) { //nolint:revive // the last val
 			continue
 		}
 		open++
-		if l.read == len(l.entries) && l.finish == nil {
+		if len(l.entries) == 0 && l.finish == nil {
 			continue
 		}
-		d := Delta{Leg: n, Entries: l.entries[l.read:len(l.entries):len(l.entries)], Finish: l.finish}
-		l.read, l.ended = len(l.entries), l.finish != nil
+		d := Delta{Leg: n, Entries: l.entries, Finish: l.finish}
+		l.entries, l.bytes, l.ended = nil, 0, l.finish != nil
 		r.turn = n + 1
 		return d, nil, true
 	}
@@ -112,9 +112,28 @@ func (r *Response) update(f func()) {
 	}
 }
 
-// Append adds entries to a leg's journal.
-func (r *Response) Append(n int, entries []Entry, u Usage) {
-	r.update(func() { r.legs[n].entries, r.usage = append(r.legs[n].entries, entries...), u })
+// Append adds entries to a leg's journal and returns how many bytes of all legs the reader has not taken.
+func (r *Response) Append(n int, entries []Entry, u Usage) (unread int) {
+	r.update(func() {
+		l := &r.legs[n]
+		l.entries, r.usage = append(l.entries, entries...), u
+		for i := range entries {
+			l.bytes += entryBytes(&entries[i])
+		}
+		for i := range r.legs {
+			unread += r.legs[i].bytes
+		}
+	})
+	return unread
+}
+
+// entryBytes is about what an entry holds in memory.
+func entryBytes(e *Entry) int {
+	n := 96 + len(e.Text)
+	if e.Logprob != nil {
+		n += 40 + 16*len(e.Logprob.Top)
+	}
+	return n
 }
 
 // Finish ends a leg.

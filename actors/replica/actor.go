@@ -1,0 +1,187 @@
+package replica
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"plimsoll/actors/supervise"
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+// Observer hears what operators want to know. All functions are required and must not block.
+type Observer struct {
+	StateChanged func(id scoring.ReplicaID, from, to State, why string)
+	Alarm        func(id scoring.ReplicaID, what string)
+	Failed       func(supervise.Failed) // an actor panicked
+	CacheEvents  func(id scoring.ReplicaID, events int)
+}
+
+// Deps are what a replica actor needs from outside. All are required.
+type Deps struct {
+	Ref      *Ref
+	Indexes  *Indexes
+	Log      *slog.Logger
+	Observer Observer
+	// Router is told of room; nil until it is known is not allowed.
+	Router *actor.PID
+	// Announce asks every live request to answer with Announced and returns how many were asked.
+	Announce func(id scoring.ReplicaID, epoch uint64) int
+	// Middleware is put around each kind of actor's Receive, inside its Guard; used by fault injection.
+	Middleware func(kind string) actor.ReceiverMiddleware
+	Supervise  supervise.Config
+	Seed       uint64
+}
+
+// replicaActor wraps the machine: it performs effects and supervises connection and feed.
+type replicaActor struct {
+	*supervise.Strategy // supervises the children
+
+	cfg  Config
+	deps Deps
+	m    *machine
+
+	connection, feed *actor.PID
+	timer            *time.Timer
+	timerAt          time.Time
+}
+
+// Props returns how to spawn a replica actor. Each instance after a panic is a new epoch.
+func Props(cfg Config, deps Deps) *actor.Props {
+	return actor.PropsFromProducer(
+		func() actor.Actor { return newActor(cfg, deps) },
+		actor.WithReceiverMiddleware(
+			supervise.Guard(deps.Log, "replica", func(message, _ any) { answerLost(deps.Ref, message) }),
+			deps.Middleware("replica")),
+	)
+}
+
+// answerLost answers the one message whose sender would wait for ever.
+func answerLost(ref *Ref, message any) {
+	if r, ok := message.(*Reserve); ok {
+		ref.root.Send(r.From, &Refused{
+			Ticket: r.Claim.Ticket, Replica: ref.ID, Reason: ledger.Closed, Snapshot: ref.Snapshot(),
+		})
+	}
+}
+
+func newActor(cfg Config, deps Deps) *replicaActor {
+	a := &replicaActor{cfg: cfg, deps: deps}
+	a.Strategy = supervise.NewStrategy(deps.Supervise, deps.Seed, a.childFailed)
+	return a
+}
+
+func (a *replicaActor) childFailed(f supervise.Failed) {
+	a.deps.Observer.Failed(f)
+}
+
+// Receive implements actor.Actor.
+func (a *replicaActor) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		a.start(c)
+	case *actor.Stopping, *actor.Restarting:
+		a.stop()
+	case *actor.Stopped, *actor.Terminated:
+	case Learned:
+		c.Send(a.feed, m)
+	case tick:
+		a.timer = nil
+		a.perform(c, a.m.step(time.Now(), m), nil)
+	case *Reserve:
+		a.perform(c, a.m.step(time.Now(), m), m)
+	default:
+		a.perform(c, a.m.step(time.Now(), m), nil)
+	}
+}
+
+func (a *replicaActor) start(c actor.Context) {
+	ref := a.deps.Ref
+	ref.pid.Store(c.Self())
+	epoch := ref.epochs.Add(1)
+	awaited := 0
+	if epoch > 1 {
+		// Until the new machine has published, nobody may take the old ledger for true.
+		old := *ref.Snapshot()
+		old.Epoch, old.Recovering = epoch, true
+		ref.snapshot.Store(&old)
+		awaited = a.deps.Announce(a.cfg.ID, epoch)
+	}
+	a.m = newMachine(time.Now(), a.cfg, ref.Capabilities, epoch, ref.life, awaited)
+	a.connection = a.spawn(c, "connection", func() actor.Actor {
+		return newConnection(a.cfg, ref.Engine, c.Self(), a.deps.Log, a.deps.Seed)
+	})
+	a.feed = a.spawn(c, "feed", func() actor.Actor {
+		return newFeed(a.deps, c.Self())
+	})
+	a.perform(c, a.m.start(), nil)
+}
+
+func (a *replicaActor) spawn(c actor.Context, kind string, producer actor.Producer) *actor.PID {
+	props := actor.PropsFromProducer(producer, actor.WithReceiverMiddleware(
+		supervise.Guard(a.deps.Log, kind, nil), a.deps.Middleware(kind)))
+	return c.SpawnPrefix(props, kind)
+}
+
+func (a *replicaActor) stop() {
+	a.Strategy.Close()
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// perform does what a step asked for. request is the Reserve that the step answered, if it was one.
+func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reserve) {
+	ref := a.deps.Ref
+	for _, e := range effects {
+		switch e := e.(type) {
+		case grant:
+			c.Send(request.From, &Granted{Ticket: e.ticket, Replica: a.cfg.ID, Snapshot: ref.Snapshot()})
+		case refuse:
+			c.Send(request.From, &Refused{Ticket: e.ticket, Replica: a.cfg.ID, Reason: e.reason, Snapshot: ref.Snapshot()})
+		case publish:
+			ref.life = a.m.life
+			ref.snapshot.Store(a.m.snapshot())
+			if e.room {
+				c.Send(a.deps.Router, Room{a.cfg.ID})
+			}
+		case hurryProbe:
+			c.Send(a.connection, probeNow{})
+		case tuneFeed:
+			c.Send(a.feed, e.tune)
+		case voidIndex:
+			c.Send(a.feed, void{})
+		case entered:
+			a.deps.Observer.StateChanged(a.cfg.ID, e.from, e.to, e.why)
+		case alarm:
+			a.deps.Observer.Alarm(a.cfg.ID, e.what)
+		}
+	}
+	a.arm(c)
+}
+
+// arm keeps the one timer at the time that the machine wants.
+func (a *replicaActor) arm(c actor.Context) {
+	at, ok := a.m.nextTick()
+	if a.timer != nil {
+		if ok && at.Equal(a.timerAt) {
+			return
+		}
+		a.timer.Stop()
+		a.timer = nil
+	}
+	if !ok {
+		return
+	}
+	self, root := c.Self(), c.ActorSystem().Root
+	a.timerAt = at
+	a.timer = time.AfterFunc(time.Until(at), func() { root.Send(self, tick{}) })
+}
+
+// failureOf returns an error of a probe as a failure.
+func failureOf(err error) *engine.Failure {
+	return &engine.Failure{Kind: engine.KindOf(err), Message: err.Error(), Err: err}
+}

@@ -1,0 +1,130 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"plimsoll/actors/supervise"
+	"plimsoll/engine"
+)
+
+// probeGap is the least time between two probes, so that a crowd of failing streams asks once.
+const probeGap = 50 * time.Millisecond
+
+// connection watches the engine: it probes at intervals, sooner when told, and with back-off while nobody answers. The
+// probe runs in a goroutine that ends with the actor.
+type connection struct {
+	cfg    Config
+	engine engine.Engine
+	parent *actor.PID
+	log    *slog.Logger
+	rng    *rand.Rand
+
+	ctx     context.Context //nolint:containedctx // the actor's life: cancelled when it stops
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	probing bool
+	hurried bool // asked for while one was running
+	last    time.Time
+	retry   time.Duration
+	timer   *time.Timer
+}
+
+type (
+	// due: the interval is over. From the connection's timer.
+	due struct{}
+	// probeDone: a probe has ended. From its goroutine.
+	probeDone struct {
+		status engine.Status
+		err    error
+	}
+)
+
+func newConnection(cfg Config, e engine.Engine, parent *actor.PID, log *slog.Logger, seed uint64) *connection {
+	return &connection{
+		cfg: cfg, engine: e, parent: parent, log: log, rng: rand.New(rand.NewPCG(seed, 1)), retry: cfg.ProbeFirst,
+	}
+}
+
+// Receive implements actor.Actor.
+func (p *connection) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		p.ctx, p.cancel = context.WithCancel(context.Background())
+		p.probe(c)
+	case *actor.Stopping, *actor.Restarting:
+		p.stop()
+	case due:
+		p.probe(c)
+	case probeNow:
+		p.hurry(c)
+	case probeDone:
+		p.done(c, m)
+	}
+}
+
+func (p *connection) stop() {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.cancel()
+	p.running.Wait()
+}
+
+func (p *connection) hurry(c actor.Context) {
+	if p.probing {
+		p.hurried = true
+		return
+	}
+	p.schedule(c, max(0, probeGap-time.Since(p.last)))
+}
+
+func (p *connection) schedule(c actor.Context, wait time.Duration) {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	self, root := c.Self(), c.ActorSystem().Root
+	p.timer = time.AfterFunc(wait, func() { root.Send(self, due{}) })
+}
+
+func (p *connection) probe(c actor.Context) {
+	if p.probing {
+		return
+	}
+	p.probing = true
+	self, root := c.Self(), c.ActorSystem().Root
+	p.running.Add(1)
+	supervise.Go(p.log, "probe", func() {
+		ctx, cancel := context.WithTimeout(p.ctx, p.cfg.ProbeTimeout)
+		defer cancel()
+		status, err := p.engine.Probe(ctx)
+		root.Send(self, probeDone{status, err})
+	}, func(value any) {
+		root.Send(self, probeDone{err: fmt.Errorf("probe: %w", &supervise.PanicError{Value: value})})
+	}, p.running.Done)
+}
+
+func (p *connection) done(c actor.Context, m probeDone) {
+	p.probing = false
+	p.last = time.Now()
+	wait := p.cfg.ProbeInterval
+	if m.err != nil {
+		wait = p.retry + time.Duration(p.rng.Float64()*0.2*float64(p.retry))
+		p.retry = min(2*p.retry, p.cfg.ProbeCap)
+		c.Send(p.parent, ProbeFailed{failureOf(m.err)})
+	} else {
+		p.retry = p.cfg.ProbeFirst
+		c.Send(p.parent, Probed{m.status})
+	}
+	if p.hurried {
+		p.hurried, wait = false, probeGap
+	}
+	p.schedule(c, wait)
+}

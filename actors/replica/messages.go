@@ -1,0 +1,102 @@
+package replica
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+// Messages to the replica actor. None may be lost but by a panic of the actor itself; the announcements after its restart
+// make up for those that were.
+type (
+	// Reserve asks for a place. From a router, which is answered with Granted or Refused.
+	Reserve struct {
+		Claim       ledger.Claim
+		Incarnation uint64 // the engine's life the router ranked; another one is refused
+		From        *actor.PID
+	}
+	// Started: the first token has arrived. From the request's goroutine.
+	Started struct{ Ticket scoring.Ticket }
+	// Progress: tokens produced so far, sent once a block. From the request's goroutine.
+	Progress struct {
+		Ticket   scoring.Ticket
+		Produced scoring.Tokens
+	}
+	// End: the engine has let go of the attempt. From the request's goroutine, or from a router that gives back what it
+	// was granted and can't use.
+	End struct {
+		Ticket scoring.Ticket
+		Reason ledger.EndReason
+	}
+	// Linger: the attempt was aborted and the engine will let go soon. From the request's goroutine.
+	Linger struct{ Ticket scoring.Ticket }
+	// AttemptFailed: the engine failed the attempt. From the request's goroutine.
+	AttemptFailed struct {
+		Ticket  scoring.Ticket
+		Failure *engine.Failure
+	}
+	// Announced answers Restarted: the tickets a request has here. From the request's goroutine, one for each call.
+	Announced struct {
+		Epoch   uint64
+		Tickets []Announcement
+	}
+	// Learned: a sequence is now in the engine's cache. From the request's goroutine, for engines without cache events;
+	// may be lost. Passed on to the feed.
+	Learned struct {
+		LoRA, Salt string
+		Tokens     []uint32
+	}
+	// Drain: take nothing new.
+	Drain struct{}
+)
+
+// Announcement is one live ticket after the actor's restart.
+type Announcement struct {
+	Claim       ledger.Claim
+	State       ledger.State
+	Produced    scoring.Tokens
+	Incarnation uint64
+}
+
+// Messages of the replica actor to a router.
+type (
+	// Granted answers Reserve: the claim is booked.
+	Granted struct {
+		Ticket   scoring.Ticket
+		Replica  scoring.ReplicaID
+		Snapshot *Snapshot
+	}
+	// Refused answers Reserve: nothing is booked.
+	Refused struct {
+		Ticket   scoring.Ticket
+		Replica  scoring.ReplicaID
+		Reason   ledger.Reason
+		Snapshot *Snapshot
+	}
+	// Room: a published snapshot has more room than the one before. May be lost.
+	Room struct{ Replica scoring.ReplicaID }
+)
+
+// Messages between the replica actor and its children, and of the actor to itself.
+type (
+	// Probed: the engine answered a probe. From the connection.
+	Probed struct{ Status engine.Status }
+	// ProbeFailed: it did not. From the connection.
+	ProbeFailed struct{ Failure *engine.Failure }
+	// probeNow: something looks wrong, don't wait for the interval. To the connection.
+	probeNow struct{}
+	// tune says at what index block size and capacity the feed works, for which life. To the feed.
+	tune struct {
+		blockTokens scoring.Tokens
+		capacity    scoring.Tokens
+		incarnation uint64
+	}
+	// void: what the index holds of this replica counts no more. To the feed.
+	void struct{}
+	// FeedReady: the feed has begun for this life. From the feed.
+	FeedReady struct{ Incarnation uint64 }
+	// tick: the time that the machine asked for has come. From a timer.
+	tick struct{}
+)

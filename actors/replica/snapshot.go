@@ -1,0 +1,81 @@
+package replica
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+	"plimsoll/scoring/prefix"
+)
+
+// Snapshot is what a replica actor publishes: immutable once stored.
+type Snapshot struct {
+	ID          scoring.ReplicaID
+	Epoch       uint64
+	Incarnation uint64
+	State       State
+	Recovering  bool // a new epoch that still waits for announcements
+	// Told: the engine has said its limits at least once; Load.Limits hold them, also while it is down.
+	Told         bool
+	Load         ledger.Load
+	CoolingUntil time.Time // after a shed; zero time if never
+	EngineModel  string
+	EngineLoad   engine.Load
+	LastError    string
+	Since        time.Time // when State was entered
+}
+
+// Place is a replica's slot in a prefix index.
+type Place struct {
+	Index       *prefix.Index
+	Slot        prefix.Slot
+	BlockTokens scoring.Tokens
+}
+
+// Ref is how others know a replica: what does not change, what is published, and where to send messages. It outlives
+// restarts of the actor.
+type Ref struct {
+	ID           scoring.ReplicaID
+	Model        string
+	Engine       engine.Engine
+	Capabilities engine.Capabilities
+
+	snapshot atomic.Pointer[Snapshot]
+	place    atomic.Pointer[Place]
+	pid      atomic.Pointer[actor.PID]
+	root     *actor.RootContext
+	epochs   atomic.Uint64
+
+	// life is the replica actor's: what must survive its restart.
+	life life
+}
+
+// life tells an engine's lives apart.
+type life struct {
+	incarnation uint64
+	evidence    string
+}
+
+// NewRef returns the handle of a replica whose actor is yet to be spawned.
+func NewRef(id scoring.ReplicaID, model string, e engine.Engine, root *actor.RootContext) *Ref {
+	r := &Ref{ID: id, Model: model, Engine: e, Capabilities: e.Capabilities(), root: root}
+	r.snapshot.Store(&Snapshot{ID: id, State: Starting})
+	return r
+}
+
+// Snapshot returns what the actor published last, never nil.
+func (r *Ref) Snapshot() *Snapshot { return r.snapshot.Load() }
+
+// Place returns the replica's slot in a prefix index, nil while it has none.
+func (r *Ref) Place() *Place { return r.place.Load() }
+
+// Tell sends a message to the actor. Before the actor is spawned and after it has stopped the message is dropped.
+func (r *Ref) Tell(message any) {
+	if pid := r.pid.Load(); pid != nil {
+		r.root.Send(pid, message)
+	}
+}

@@ -1,0 +1,362 @@
+package router
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/replica"
+	"plimsoll/actors/stream"
+	"plimsoll/actors/supervise"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+// Observer hears what operators want to know. All functions are required and must not block.
+type Observer struct {
+	Failed     func(supervise.Failed)
+	Refused    func(model string, kind fault.Kind)
+	Dispatched func(model string, waited time.Duration)
+	Encoded    func(model string, took time.Duration, tokens int)
+}
+
+// Stats is what a router publishes for metrics.
+type Stats struct {
+	QueuedRequests int
+	QueuedTokens   scoring.Tokens
+	Encoding       int // inputs waiting for a worker or with one
+	EncodingBytes  int
+}
+
+// Encoder turns an input into prompts. It is called by several workers at once. Errors are faults.
+type Encoder func(stream.Input) ([]stream.Prompt, error)
+
+// Deps are what a router needs from outside. All are required.
+type Deps struct {
+	Refs     []*replica.Ref // ordered by ID
+	Encode   Encoder
+	Gate     *Gate
+	Workers  int
+	Log      *slog.Logger
+	Observer Observer
+	// Restarted asks every live call of the model to submit again.
+	Restarted func(model string)
+	// NewTicket names reservations; it must not repeat itself across restarts.
+	NewTicket  func() scoring.Ticket
+	Stats      *atomic.Pointer[Stats]
+	Middleware func(kind string) actor.ReceiverMiddleware
+	Supervise  supervise.Config
+	Seed       uint64
+}
+
+// Tokenize asks for an input's prompts without running it. From the ingress; answered once on Reply.
+type Tokenize struct {
+	Input stream.Input
+	Reply chan<- Tokenized // of capacity 1
+}
+
+// answer replies once: a second answer, of an instance that failed after the first, is dropped.
+func (t *Tokenize) answer(r Tokenized) {
+	select {
+	case t.Reply <- r:
+	default:
+	}
+}
+
+// Tokenized answers Tokenize.
+type Tokenized struct {
+	Prompts []stream.Prompt
+	Err     error
+}
+
+type (
+	// encode is a job for a worker.
+	encode struct{ job *job }
+	// encoded is its result. From the worker.
+	encoded struct {
+		job     *job
+		prompts []stream.Prompt
+		err     error
+		took    time.Duration
+	}
+	// ready: a worker can take a job. From the worker, at its start and after each job.
+	ready struct {
+		worker   *actor.PID
+		instance uint64
+	}
+	// gateOpen: a tokenization slot of the node may be free. From the gate.
+	gateOpen struct{}
+)
+
+// routerActor wraps the machine: it performs effects and supervises the workers.
+type routerActor struct {
+	*supervise.Strategy
+
+	cfg      Config
+	deps     Deps
+	m        *machine
+	instance uint64 // tells messages of a former instance's workers from those of this one's
+
+	jobs    jobs
+	idle    []*actor.PID
+	running map[*job]struct{}
+
+	timer   *time.Timer
+	timerAt time.Time
+}
+
+// Props returns how to spawn a model's router. first is false for every instance but the first: those ask the live calls
+// to submit again.
+func Props(cfg Config, deps Deps) *actor.Props {
+	var instances atomic.Uint64
+	return actor.PropsFromProducer(
+		func() actor.Actor { return newActor(cfg, deps, instances.Add(1)) },
+		actor.WithReceiverMiddleware(supervise.Guard(deps.Log, "router", answerLost), deps.Middleware("router")),
+	)
+}
+
+// answerLost answers the message whose sender does not ask again.
+func answerLost(message, value any) {
+	if t, ok := message.(*Tokenize); ok {
+		t.answer(Tokenized{Err: internal(value)})
+	}
+}
+
+func internal(value any) *fault.Fault {
+	return &fault.Fault{Kind: fault.Internal, Message: "internal error", Err: &supervise.PanicError{Value: value}}
+}
+
+func newActor(cfg Config, deps Deps, instance uint64) *routerActor {
+	a := &routerActor{cfg: cfg, deps: deps, instance: instance, jobs: jobs{max: cfg.EncodeBytes}, running: map[*job]struct{}{}}
+	a.Strategy = supervise.NewStrategy(deps.Supervise, deps.Seed+instance, a.workerFailed)
+	m, err := newMachine(cfg, rand.New(rand.NewPCG(deps.Seed, instance)), deps.NewTicket)
+	if err != nil {
+		panic(fmt.Sprintf("router: %v", err)) // the policy's name was checked by Validate of the system
+	}
+	a.m = m
+	return a
+}
+
+// Receive implements actor.Actor.
+func (a *routerActor) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		for range a.deps.Workers {
+			a.spawnWorker(c)
+		}
+		a.deps.Restarted(a.cfg.Model)
+	case *actor.Restarting, *actor.Stopping:
+		a.stop()
+	case *actor.Stopped, *actor.Terminated:
+		return
+	case *stream.Submit:
+		a.submit(c, m)
+	case *Tokenize:
+		a.tokenize(c, m)
+	case encoded:
+		a.encoded(m)
+	case ready:
+		if m.instance == a.instance {
+			a.idle = append(a.idle, m.worker)
+			a.encodeNext(c)
+		}
+	case tick:
+		a.timer = nil
+		a.step(c, m)
+	case gateOpen:
+		a.encodeNext(c)
+	case stream.Withdraw:
+		a.withdraw(c, m)
+	default:
+		a.step(c, m)
+	}
+	a.publish()
+}
+
+func (a *routerActor) spawnWorker(c actor.Context) {
+	self := c.Self()
+	props := actor.PropsFromProducer(
+		func() actor.Actor {
+			return &worker{encode: a.deps.Encode, gate: a.deps.Gate, router: self, instance: a.instance}
+		},
+		actor.WithReceiverMiddleware(
+			supervise.Guard(a.deps.Log, "worker", nil), releaseOnPanic(a.deps.Gate), a.deps.Middleware("worker")))
+	c.SpawnPrefix(props, "worker")
+}
+
+func (a *routerActor) stop() {
+	a.Strategy.Close()
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	// Bare tokenizations have nobody who asks again.
+	lost := &fault.Fault{Kind: fault.Internal, Message: "internal error"}
+	for j := a.jobs.pop(); j != nil; j = a.jobs.pop() {
+		if j.owner == nil {
+			j.done(nil, lost)
+		}
+	}
+	for j := range a.running {
+		j.release(a.deps.Gate) // its worker may be stopped before it takes it
+		if j.owner == nil {
+			j.done(nil, lost)
+		}
+	}
+}
+
+func (a *routerActor) step(c actor.Context, message any) {
+	a.perform(c, a.m.step(time.Now(), message, views(a.deps.Refs)))
+}
+
+func (a *routerActor) perform(c actor.Context, effects []effect) {
+	for _, e := range effects {
+		switch e := e.(type) {
+		case tellCall:
+			e.call.Tell(e.message)
+		case reserve:
+			e.ref.Tell(&replica.Reserve{Claim: e.claim, Incarnation: e.incarnation, From: c.Self()})
+		case giveBack:
+			e.ref.Tell(replica.End{Ticket: e.ticket, Reason: ledger.Refused})
+		case refused:
+			a.deps.Observer.Refused(a.cfg.Model, e.kind)
+		case dispatched:
+			a.deps.Observer.Dispatched(a.cfg.Model, e.waited)
+		}
+	}
+	a.arm(c)
+}
+
+func (a *routerActor) arm(c actor.Context) {
+	at, ok := a.m.nextTick()
+	if a.timer != nil {
+		if ok && at.Equal(a.timerAt) {
+			return
+		}
+		a.timer.Stop()
+		a.timer = nil
+	}
+	if !ok {
+		return
+	}
+	self, root := c.Self(), c.ActorSystem().Root
+	a.timerAt = at
+	a.timer = time.AfterFunc(max(0, time.Until(at)), func() { root.Send(self, tick{}) })
+}
+
+func (a *routerActor) publish() {
+	a.deps.Stats.Store(&Stats{
+		QueuedRequests: a.m.waiting.Len(), QueuedTokens: a.m.waiting.Tokens(),
+		Encoding: len(a.jobs.heap) + len(a.running), EncodingBytes: a.jobs.bytes,
+	})
+}
+
+// submit has a submission tokenized, unless it brings its prompts, and then places it.
+func (a *routerActor) submit(c actor.Context, sub *stream.Submit) {
+	if sub.Prompts != nil {
+		a.step(c, sub)
+		return
+	}
+	in := sub.Call.Request.Input
+	if in.Tokens != nil {
+		prompts := make([]stream.Prompt, len(in.Tokens))
+		for i, ids := range in.Tokens {
+			prompts[i].IDs = ids
+		}
+		a.known(c, sub, prompts)
+		return
+	}
+	j := &job{input: in, bytes: inputBytes(in), arrival: sub.Arrival, owner: sub}
+	j.done = func(prompts []stream.Prompt, err error) {
+		if err != nil {
+			sub.Call.Tell(stream.Rejected{Number: sub.Number, Fault: fault.Of(err)})
+			return
+		}
+		a.known(c, sub, prompts)
+	}
+	a.enqueue(c, j)
+}
+
+func (a *routerActor) known(c actor.Context, sub *stream.Submit, prompts []stream.Prompt) {
+	sub.Call.Tell(stream.Encoded{Prompts: prompts})
+	full := *sub
+	full.Prompts = prompts
+	a.step(c, &full)
+}
+
+func (a *routerActor) tokenize(c actor.Context, t *Tokenize) {
+	a.enqueue(c, &job{
+		input: t.Input, bytes: inputBytes(t.Input), arrival: time.Now(),
+		done: func(prompts []stream.Prompt, err error) { t.answer(Tokenized{prompts, err}) },
+	})
+}
+
+func (a *routerActor) enqueue(c actor.Context, j *job) {
+	if !a.jobs.push(j) {
+		j.done(nil, contended(time.Second, "too much text waits to be tokenized; try again later"))
+		return
+	}
+	a.encodeNext(c)
+}
+
+// encodeNext gives jobs to workers while both and a slot of the node are free.
+func (a *routerActor) encodeNext(c actor.Context) {
+	self, root := c.Self(), c.ActorSystem().Root
+	for len(a.idle) > 0 && len(a.jobs.heap) > 0 {
+		if !a.deps.Gate.TryAcquire(a.cfg.Model, func() { root.Send(self, gateOpen{}) }) {
+			return
+		}
+		j := a.jobs.pop()
+		w := a.idle[len(a.idle)-1]
+		a.idle = a.idle[:len(a.idle)-1]
+		a.running[j] = struct{}{}
+		c.Send(w, encode{j})
+	}
+}
+
+func (a *routerActor) encoded(e encoded) {
+	if _, ok := a.running[e.job]; !ok {
+		return // withdrawn, or of a former instance
+	}
+	delete(a.running, e.job)
+	tokens := 0
+	for _, p := range e.prompts {
+		tokens += len(p.IDs)
+	}
+	a.deps.Observer.Encoded(a.cfg.Model, e.took, tokens)
+	e.job.done(e.prompts, e.err)
+}
+
+// workerFailed answers for a worker that panicked; the strategy restarts it. It runs on the router's goroutine.
+func (a *routerActor) workerFailed(f supervise.Failed) {
+	a.deps.Observer.Failed(f)
+	e, ok := f.Message.(encode)
+	if !ok {
+		return
+	}
+	delete(a.running, e.job)
+	if e.job.owner != nil {
+		e.job.owner.Call.Tell(stream.Rejected{Number: e.job.owner.Number, Fault: internal(f.Reason)})
+		return
+	}
+	e.job.done(nil, internal(f.Reason))
+}
+
+func (a *routerActor) withdraw(c actor.Context, w stream.Withdraw) {
+	if a.jobs.remove(w.Call, w.Number) {
+		w.Call.Tell(stream.Withdrawn{Number: w.Number})
+		return
+	}
+	for j := range a.running {
+		if j.owner != nil && j.owner.Call == w.Call && (w.Number == 0 || j.owner.Number == w.Number) {
+			delete(a.running, j) // its result is dropped
+			w.Call.Tell(stream.Withdrawn{Number: w.Number})
+			return
+		}
+	}
+	a.step(c, w)
+}

@@ -1,0 +1,86 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"plimsoll/scoring"
+	"plimsoll/scoring/queue"
+)
+
+// Admission says what is reserved for an answer.
+type Admission uint8
+
+const (
+	Expected Admission = iota // the predicted output and a margin; what outgrows it is booked as overdraft
+	Strict                    // max_tokens: no replica ever runs out of blocks
+
+	NumAdmissions
+)
+
+// String returns the word used for the flag.
+func (a Admission) String() string {
+	switch a {
+	case Expected:
+		return "expected"
+	case Strict:
+		return "strict"
+	case NumAdmissions:
+	}
+	return "unknown"
+}
+
+// ParseAdmission is the reverse of String.
+func ParseAdmission(word string) (Admission, error) {
+	for a := range NumAdmissions {
+		if a.String() == word {
+			return a, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown admission %q: choose expected or strict", word)
+}
+
+// Config holds the limits of a router.
+type Config struct {
+	Model     string
+	Policy    string // name for policy.New
+	Admission Admission
+	Queue     queue.Config
+	// QueueTimeout is how long a request waits for room before it is refused.
+	QueueTimeout time.Duration
+	// DefaultMaxTokens is reserved in strict mode for requests that name no max_tokens.
+	DefaultMaxTokens scoring.Tokens
+	// RanksMax is how often a request is ranked anew after a refused reservation before it goes back to the queue.
+	RanksMax int
+	// ScanMax bounds how many waiting requests one sign of room makes the router try.
+	ScanMax int
+	// EncodeBytes bounds the input waiting for tokenization.
+	EncodeBytes int
+	// SpeculationTTL is how long a granted prompt counts as cached where it was routed, unless the engine says so.
+	SpeculationTTL time.Duration
+}
+
+// DefaultConfig returns the defaults for a model.
+func DefaultConfig(model string) Config {
+	return Config{
+		Model: model, Policy: "token-load", Admission: Expected, Queue: queue.DefaultConfig(),
+		QueueTimeout: 30 * time.Second, DefaultMaxTokens: 4096, RanksMax: 3, ScanMax: 160,
+		EncodeBytes: 64 << 20, SpeculationTTL: 10 * time.Second,
+	}
+}
+
+// Validate reports what makes no sense.
+func (c Config) Validate() error {
+	switch {
+	case c.Model == "":
+		return errors.New("a router needs a model name")
+	case c.QueueTimeout < 0:
+		return errors.New("queue-timeout must not be negative")
+	case c.Queue.RequestsMax < 1 || c.Queue.TokensMax < 1:
+		return errors.New("the queue must hold at least one request and one token")
+	case c.DefaultMaxTokens < 1 || c.RanksMax < 1 || c.ScanMax < 1 || c.EncodeBytes < 1:
+		return errors.New("every bound of a router must be at least 1")
+	}
+	return nil
+}

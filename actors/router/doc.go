@@ -1,0 +1,21 @@
+// Package router finds a place for requests: one actor per model and node.
+//
+//	Call ──Submit──▶ router ──job──▶ worker (child) ──encoded──▶ router          token IDs, once
+//	                   │ ranks by snapshot, index and learned rates (scoring/policy)
+//	                   ├──Reserve──▶ replica actor ──Granted, Refused──▶ router
+//	                   └──Placed | Rejected──▶ Call                              or it waits in the queue
+//
+// # Who owns what
+//
+//	queue, own bookings, learned rates, policy   the router actor, inside [machine]
+//	tokenization jobs                            the router actor; a worker owns the one it runs
+//	the node's tokenization slots                [Gate], shared by all routers
+//	load snapshots, prefix index                 others; the router only reads them, and speculates on its own grants
+//
+// A request's legs are placed together or not at all: what was granted is given back if one of them is refused. After
+// Config.RanksMax refusals a request goes to the head of the queue. The queue is tried in order at every sign of room; one
+// that does not fit lets others pass, and waits at most Config.QueueTimeout.
+//
+// If the actor fails, its state is lost on purpose. The new instance asks every live call to submit again what was not
+// placed; their arrival decides their place. Grants it does not know are given back.
+package router

@@ -1,0 +1,41 @@
+package stream
+
+import (
+	"errors"
+	"time"
+)
+
+// Config holds the limits of a stream.
+type Config struct {
+	// JournalBytes bounds what a client has not read yet; beyond it the request is cancelled.
+	JournalBytes int
+	// FirstTokenTimeout is how long an engine may work on a prompt; TokenTimeout how long it may pause between tokens.
+	FirstTokenTimeout time.Duration
+	TokenTimeout      time.Duration
+	// SettleTimeout is how long an engine that has given all its tokens may take to say so before it is aborted.
+	SettleTimeout time.Duration
+	// AttemptsMax bounds the attempts of a leg.
+	AttemptsMax int
+	// ResubmitsMax bounds how often a request is submitted anew because its router restarted: one that makes the router
+	// panic must not do so for ever.
+	ResubmitsMax int
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		JournalBytes: 16 << 20, FirstTokenTimeout: 10 * time.Minute, TokenTimeout: time.Minute,
+		SettleTimeout: time.Second, AttemptsMax: 8, ResubmitsMax: 3,
+	}
+}
+
+// Validate reports what makes no sense.
+func (c Config) Validate() error {
+	if c.JournalBytes < 1 || c.AttemptsMax < 1 || c.ResubmitsMax < 0 {
+		return errors.New("journal bytes and attempts must be at least 1, resubmissions at least 0")
+	}
+	if c.FirstTokenTimeout <= 0 || c.TokenTimeout <= 0 || c.SettleTimeout <= 0 {
+		return errors.New("stream time-outs must be positive")
+	}
+	return nil
+}

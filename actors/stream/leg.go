@@ -1,0 +1,105 @@
+package stream
+
+import (
+	"slices"
+	"time"
+
+	"plimsoll/engine"
+	"plimsoll/tokenizer/detok"
+)
+
+// Model is what a stream needs to know of its model.
+type Model struct {
+	Decoder   detok.Decoder
+	EndTokens []uint32 // IDs that end an answer; the client sees none of their text
+}
+
+// legState is one answer as the machine sees it.
+type legState struct {
+	index, prompt int
+	detok         *detok.Stream
+	stops         *detok.Stops
+
+	ids      []uint32 // what was produced, without IDs the engine lost
+	lost     bool     // some IDs were lost: what follows the first hole is not in ids
+	produced int      // tokens, lost ones included
+	finished bool
+
+	attempt  *attempt
+	attempts int
+	excluded []Exclusion
+}
+
+func newLeg(req *Request, model Model, index int) *legState {
+	return &legState{
+		index: index, prompt: index / req.N,
+		detok: detok.New(model.Decoder, detok.Config{SkipSpecial: req.SkipSpecialTokens}),
+		stops: detok.NewStops(req.Stop, req.IncludeStop),
+	}
+}
+
+// token takes one token into the journal and says whether the answer ends with it.
+func (l *legState) token(req *Request, model Model, maxTokens int, t engine.Token, at time.Time) (Entry, *Finish, error) {
+	l.produced += 1 + t.LostIDs
+	l.lost = l.lost || t.LostIDs > 0
+	if !l.lost {
+		l.ids = append(l.ids, t.ID)
+	}
+	entry := Entry{ID: t.ID, LostIDs: t.LostIDs, Logprob: t.Logprob, Stamp: at}
+	if l.produced >= req.MinTokens {
+		if slices.Contains(req.StopTokenIDs, t.ID) {
+			f, err := l.end(StopEnd)
+			f.StopToken = &t.ID
+			return entry, f, err
+		}
+		if !req.IgnoreEOS && slices.Contains(model.EndTokens, t.ID) {
+			f, err := l.end(StopEnd)
+			return entry, f, err
+		}
+	}
+	piece, err := l.piece(t)
+	if err != nil {
+		return entry, nil, err
+	}
+	if l.produced < req.MinTokens {
+		entry.Text = piece // a stop string that begins this early ends nothing
+	} else {
+		out, matched, hit := l.stops.Push(piece)
+		entry.Text = out
+		if hit {
+			return entry, &Finish{Reason: StopEnd, StopString: &matched, CompletionTokens: l.produced}, nil
+		}
+	}
+	if l.produced >= maxTokens {
+		f, err := l.end(StopLength)
+		return entry, f, err
+	}
+	return entry, nil, nil
+}
+
+// piece is the text that has become certain with a token.
+func (l *legState) piece(t engine.Token) (string, error) {
+	if t.Text == nil {
+		return l.detok.Push(t.ID)
+	}
+	// The engine sent text for IDs it lost: the window can't know them, so it starts anew behind them.
+	held, err := l.detok.Flush()
+	return held + *t.Text, err
+}
+
+// end finishes the leg with what is still held back.
+func (l *legState) end(reason StopReason) (*Finish, error) {
+	f := &Finish{Reason: reason, CompletionTokens: l.produced}
+	held, err := l.detok.Flush()
+	if err != nil {
+		return f, err
+	}
+	out, matched, hit := l.stops.Push(held)
+	f.Text = out
+	if hit {
+		f.Reason, f.StopString = StopEnd, &matched
+		return f, nil
+	}
+	f.Text += l.stops.Flush()
+	return f, nil
+}

@@ -1,0 +1,116 @@
+package stream
+
+import (
+	"time"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/replica"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+// Messages of a call to its model's router. A router that restarts asks for them again; none else may be lost.
+type (
+	// Submit asks for a place for legs. The request's prompts come along once they are known.
+	Submit struct {
+		Call    *Call
+		Number  uint64 // of this submission of the call; the answer names it
+		Arrival time.Time
+		Prompts []Prompt // nil: to be tokenized first
+		Legs    []Ask
+		Again   bool // some legs had an attempt before: to the head of the queue
+	}
+	// Withdraw takes a submission back; the router answers Withdrawn, unless it has answered Placed or Rejected before.
+	Withdraw struct {
+		Call   *Call
+		Number uint64
+	}
+	// FirstToken tells of a finished prefill. May be lost.
+	FirstToken struct {
+		Replica       scoring.ReplicaID
+		PrefillTokens scoring.Tokens // not found in the cache
+		HitTokens     scoring.Tokens
+		Took          time.Duration // since the dispatch
+	}
+	// Steps tells of a run of decode steps. May be lost.
+	Steps struct {
+		Replica  scoring.ReplicaID
+		KVTokens scoring.Tokens
+		Gap      time.Duration // mean time between two tokens
+	}
+	// Finished tells of a leg's end. May be lost.
+	Finished struct {
+		Replica  scoring.ReplicaID
+		Ticket   scoring.Ticket
+		Produced scoring.Tokens
+	}
+	// Failed tells that an attempt ended before its first token, so that what was speculated for it is withdrawn. May be
+	// lost: speculation ends by itself.
+	Failed struct {
+		Replica scoring.ReplicaID
+		Ticket  scoring.Ticket
+	}
+)
+
+// Prompt is one tokenized prompt.
+type Prompt struct {
+	Text string // as rendered; "" for token input
+	IDs  []uint32
+}
+
+// Ask is a leg that wants a place.
+type Ask struct {
+	Leg    int
+	Prompt int // index of its prompt
+	// Excluded are lives of engines that failed this leg.
+	Excluded []Exclusion
+	// LastFault is why the last attempt failed, nil if there was none: it decides the error if nobody else is left.
+	LastFault *fault.Fault
+}
+
+// Exclusion is one life of one replica.
+type Exclusion struct {
+	Replica     scoring.ReplicaID
+	Incarnation uint64
+}
+
+// Messages to a call. From its router unless said otherwise.
+type (
+	// Encoded brings the prompts as soon as they are known; a place follows.
+	Encoded struct{ Prompts []Prompt }
+	// Placed grants every leg asked for.
+	Placed struct {
+		Number     uint64
+		Placements []Placement
+	}
+	// Rejected ends the request: no leg is placed.
+	Rejected struct {
+		Number uint64
+		Fault  *fault.Fault
+	}
+	// Withdrawn answers Withdraw.
+	Withdrawn struct{ Number uint64 }
+	// RouterRestarted: the router has forgotten all submissions. From its new instance.
+	RouterRestarted struct{}
+	// ReplicaRestarted asks for the tickets on a replica. From its actor's new instance.
+	ReplicaRestarted struct {
+		Ref   *replica.Ref
+		Epoch uint64
+	}
+	// Shutdown ends the request: this node goes down. From the system.
+	Shutdown struct{ Fault *fault.Fault }
+	// clientGone: nobody reads any more. From Response.Cancel.
+	clientGone struct{}
+)
+
+// Placement is where a leg's next attempt goes: what the router reserved.
+type Placement struct {
+	Leg           int
+	Claim         ledger.Claim
+	Ref           *replica.Ref
+	Incarnation   uint64
+	EngineModel   string // the engine's name of the model
+	BlockTokens   scoring.Tokens
+	MaxTokens     int            // fitted to the replica's room
+	OverlapTokens scoring.Tokens // what the index says is cached there
+}
