@@ -33,6 +33,8 @@ type Model struct {
 	ContextTokens int       // longest prompt plus answer that a configured replica takes; 0 before any has told
 	Tokenizer     Tokenizer
 	Logprobs      bool // some replica's engine gives log probabilities
+	LogitBias     bool // some replica's engine applies logit_bias
+	MinTokens     bool // some replica's engine keeps to min_tokens
 }
 
 // Tokenizer turns IDs back into text. It is safe for concurrent use.

@@ -1,0 +1,175 @@
+package ingress
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/stream"
+	"plimsoll/engine/openai"
+)
+
+// answering is one answer on its way: what the request's goroutine reads from the response and writes to the client.
+type answering struct {
+	x       *exchange
+	q       *query
+	resp    *stream.Response
+	id      string
+	created int64
+	names   *vocabulary // nil: no logprobs were asked for
+	legs    []leg
+}
+
+// leg is one choice of the answer.
+type leg struct {
+	opened bool            // streamed: its first chunk is out
+	text   strings.Builder // whole answers only
+	pieces []piece         // whole answers only
+	align  aligner
+	offset int // code points of the text that tokens were told of, for text_offset
+	reason string
+	stop   openai.StopReason
+}
+
+// generate has the request run and writes its answer. The client's leaving cancels it at once, wherever it is; so does
+// every way out of here that is not the answer's end.
+func (s *Server) generate(x *exchange, q *query) {
+	chat := q.req.Input.Chat != nil
+	a := &answering{x: x, q: q, id: "cmpl-" + s.deps.NewID(), created: s.deps.Now().Unix()}
+	if chat {
+		a.id = "chatcmpl-" + a.id[len("cmpl-"):]
+	}
+	if q.req.TopLogprobs != nil {
+		a.names = newVocabulary(q.model.Tokenizer, q.req)
+	}
+	a.legs = make([]leg, q.req.Input.Prompts()*q.req.N)
+	x.entry.answer, x.entry.stream, x.entry.n = a.id, q.stream, q.req.N
+
+	a.resp = s.deps.Front.Submit(q.req)
+	unwatch := context.AfterFunc(x.r.Context(), a.resp.Cancel)
+	defer unwatch()
+	ended := false
+	defer func() {
+		if !ended {
+			a.resp.Cancel()
+		}
+		a.account()
+	}()
+	if q.stream {
+		ended = newStreaming(a).run()
+	} else {
+		ended = a.whole()
+	}
+}
+
+// account notes what the answer cost so far.
+func (a *answering) account() {
+	u := a.resp.Usage()
+	w := openai.Usage{
+		PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, TotalTokens: u.PromptTokens + u.CompletionTokens,
+	}
+	if u.CachedKnown {
+		w.PromptTokensDetails = &openai.PromptTokensDetails{CachedTokens: u.CachedTokens}
+	}
+	a.x.entry.usage, a.x.entry.replicas = w, a.resp.Replicas()
+}
+
+// gone is the fault of a client that left.
+func gone(err error) *fault.Fault {
+	return &fault.Fault{Kind: fault.ClientGone, Message: "the client left", Err: err}
+}
+
+// faultOf turns the error of Response.Next into a fault: its own, else the request's context has ended.
+func faultOf(err error) *fault.Fault {
+	var f *fault.Fault
+	if errors.As(err, &f) {
+		return f
+	}
+	return gone(err)
+}
+
+// whole waits for the whole answer and writes it. It says whether the response ended by itself.
+func (a *answering) whole() bool {
+	for {
+		d, err := a.resp.Next(a.x.r.Context())
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			a.x.fail(faultOf(err))
+			return true
+		}
+		text, pieces := a.take(d)
+		l := &a.legs[d.Leg]
+		l.text.WriteString(text)
+		l.pieces = append(l.pieces, pieces...)
+	}
+	a.account()
+	a.x.answerHeaders(a.x.entry.replicas)
+	if a.q.req.Input.Chat != nil {
+		a.x.json(200, wholeChat(a))
+	} else {
+		a.x.json(200, wholeCompletion(a))
+	}
+	return true
+}
+
+// take returns what a delta adds to its leg: the text, and the tokens whose text is complete if logprobs are asked for.
+func (a *answering) take(d stream.Delta) (string, []piece) {
+	l := &a.legs[d.Leg]
+	if len(d.Entries) > 0 {
+		a.x.tookFirstToken()
+	}
+	text := joined(d)
+	if f := d.Finish; f != nil {
+		l.reason = finishReason(f.Reason)
+		l.stop = openai.StopReason{Text: f.StopString}
+		if f.StopString == nil {
+			l.stop.Token = f.StopToken
+		}
+	}
+	if a.names == nil {
+		return text, nil
+	}
+	for i := range d.Entries {
+		l.align.push(&d.Entries[i], a.names)
+	}
+	return text, l.align.settle(text, d.Finish != nil)
+}
+
+// joined returns the text of a delta. A single piece, the usual case, is not copied.
+func joined(d stream.Delta) string {
+	only, pieces := "", 0
+	for i := range d.Entries {
+		if t := d.Entries[i].Text; t != "" {
+			only = t
+			pieces++
+		}
+	}
+	if d.Finish != nil && d.Finish.Text != "" {
+		only = d.Finish.Text
+		pieces++
+	}
+	if pieces <= 1 {
+		return only
+	}
+	var b strings.Builder
+	for i := range d.Entries {
+		b.WriteString(d.Entries[i].Text)
+	}
+	if d.Finish != nil {
+		b.WriteString(d.Finish.Text)
+	}
+	return b.String()
+}
+
+func finishReason(r stream.StopReason) string {
+	switch r {
+	case stream.StopEnd:
+		return openai.FinishStop
+	case stream.StopLength, stream.NumStopReasons:
+	}
+	return openai.FinishLength
+}

@@ -1,0 +1,98 @@
+package ingress
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"io"
+	"net/http"
+	"sort"
+	"strings"
+
+	"plimsoll/actors/fault"
+)
+
+// defaultTenant is who calls where no keys are configured.
+const defaultTenant = "default"
+
+// keyring knows the API keys by their digests.
+type keyring []namedKey
+
+type namedKey struct {
+	name   string
+	digest [sha256.Size]byte
+}
+
+func newKeyring(keys map[string]string) keyring {
+	ring := make(keyring, 0, len(keys))
+	for name, key := range keys {
+		ring = append(ring, namedKey{name, sha256.Sum256([]byte(key))})
+	}
+	sort.Slice(ring, func(i, j int) bool { return ring[i].name < ring[j].name })
+	return ring
+}
+
+// tenant returns the name of the key that the header carries, as "Authorization: Bearer" or as "x-api-key". Every key is
+// compared, in constant time, so that how long it takes tells nothing about any of them.
+func (k keyring) tenant(h http.Header) (string, *fault.Fault) {
+	if len(k) == 0 {
+		return defaultTenant, nil
+	}
+	scheme, bearer, _ := strings.Cut(h.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		bearer = ""
+	}
+	name := ""
+	for _, given := range []string{strings.TrimSpace(bearer), h.Get("X-Api-Key")} {
+		digest := sha256.Sum256([]byte(given))
+		for _, key := range k {
+			if subtle.ConstantTimeCompare(digest[:], key.digest[:]) == 1 {
+				name = key.name
+			}
+		}
+	}
+	if name == "" {
+		return "", fault.New(fault.Unauthorized,
+			"a valid API key is needed: send it as 'Authorization: Bearer KEY' or as 'x-api-key: KEY'")
+	}
+	return name, nil
+}
+
+// ParseKeys reads a key file: one key a line, as "name: key" or as the key alone, which is then named "key-" and the
+// number of its line. Blank lines and lines that begin with # are passed over. Names and keys come once; a key is at least 8
+// characters long and holds no blank. Errors name the line and never print a key.
+func ParseKeys(r io.Reader) (map[string]string, error) {
+	keys := map[string]string{}
+	lineOf := map[string]int{} // by key
+	scan := bufio.NewScanner(r)
+	for line := 1; scan.Scan(); line++ {
+		text := strings.TrimSpace(strings.TrimPrefix(scan.Text(), "\ufeff"))
+		if text == "" || strings.HasPrefix(text, "#") {
+			continue
+		}
+		name, key, named := strings.Cut(text, ":")
+		if !named {
+			name, key = fmt.Sprintf("key-%d", line), text
+		}
+		name, key = strings.TrimSpace(name), strings.TrimSpace(key)
+		switch {
+		case name == "" || strings.ContainsAny(name, " \t"):
+			return nil, fmt.Errorf("line %d: the name before the colon must be one word", line)
+		case len(key) < 8 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
+			return nil, fmt.Errorf("line %d: a key is at least 8 printable ASCII characters without a blank", line)
+		case keys[name] != "":
+			return nil, fmt.Errorf("line %d: the name %q comes twice", line, name)
+		case lineOf[key] != 0:
+			return nil, fmt.Errorf("line %d: the key is that of line %d", line, lineOf[key])
+		}
+		keys[name], lineOf[key] = key, line
+	}
+	if err := scan.Err(); err != nil {
+		return nil, fmt.Errorf("read the keys: %w", err)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("there is no key in the file")
+	}
+	return keys, nil
+}

@@ -1,0 +1,115 @@
+package ingress
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"plimsoll/actors/fault"
+	"plimsoll/engine/openai"
+)
+
+// object reads the body and takes it apart. What it returns holds on to the body's memory, which counts against
+// Config.BodiesBytes until the exchange ends.
+func (x *exchange) object() (openai.Object, *fault.Fault) {
+	if f := checkMediaType(x.r.Header); f != nil {
+		return nil, f
+	}
+	body, f := x.readBody()
+	if f != nil {
+		return nil, f
+	}
+	o, err := openai.ParseObject(body)
+	if err != nil {
+		return nil, fault.New(fault.BadInput, "%s", err.Error())
+	}
+	return o, nil
+}
+
+// checkMediaType takes JSON, and a body that does not say what it is. Content codings are not undone.
+func checkMediaType(h http.Header) *fault.Fault {
+	if c := h.Get("Content-Encoding"); c != "" && !strings.EqualFold(c, "identity") {
+		return fault.New(fault.MediaType, "the body must not be compressed: no Content-Encoding is taken")
+	}
+	given := h.Get("Content-Type")
+	if given == "" {
+		return nil
+	}
+	media, params, err := mime.ParseMediaType(given)
+	if err != nil || media != "application/json" {
+		return fault.New(fault.MediaType, "the body must be JSON: send it with 'Content-Type: application/json'")
+	}
+	if c := params["charset"]; c != "" && !strings.EqualFold(c, "utf-8") {
+		return fault.New(fault.MediaType, "the body must be UTF-8")
+	}
+	return nil
+}
+
+const firstBodyBytes = 8 << 10
+
+// readBody reads the body whole. Its buffer grows with what has really come, never with what was announced.
+func (x *exchange) readBody() ([]byte, *fault.Fault) {
+	limit := x.s.cfg.BodyBytes
+	if x.r.ContentLength > limit {
+		x.Header().Set("Connection", "close")
+		return nil, tooLarge(limit)
+	}
+	_ = x.rc.SetReadDeadline(time.Now().Add(x.s.cfg.BodyTimeout))
+	src := http.MaxBytesReader(x.w, x.r.Body, limit)
+	var buf []byte
+	for {
+		if len(buf) == cap(buf) {
+			size := max(firstBodyBytes, 2*cap(buf))
+			if !x.hold(int64(size - cap(buf))) {
+				x.Header().Set("Connection", "close")
+				return nil, fault.New(fault.Contended, "too many request bodies are being read at once, try again later")
+			}
+			buf = append(make([]byte, 0, size), buf...)
+		}
+		n, err := src.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if errors.Is(err, io.EOF) {
+			// From here on the server watches the connection for the client's leaving: that read must not time out.
+			_ = x.rc.SetReadDeadline(time.Time{})
+			return buf, nil
+		}
+		if err != nil {
+			x.Header().Set("Connection", "close")
+			return nil, x.bodyFault(err, limit)
+		}
+	}
+}
+
+func (x *exchange) bodyFault(err error, limit int64) *fault.Fault {
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return tooLarge(limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fault.New(fault.BadInput, "the body did not arrive within %v", x.s.cfg.BodyTimeout)
+	case x.r.Context().Err() != nil, errors.Is(err, io.ErrUnexpectedEOF):
+		return &fault.Fault{Kind: fault.ClientGone, Message: "the client left while it sent the body", Err: err}
+	default:
+		return &fault.Fault{Kind: fault.BadInput, Message: "the body could not be read", Err: err}
+	}
+}
+
+func tooLarge(limit int64) *fault.Fault {
+	return fault.New(fault.BodyTooLarge, "the body is larger than %d bytes", limit)
+}
+
+// hold counts memory of the request's body; false: there would be too much over all requests.
+func (x *exchange) hold(bytes int64) bool {
+	held := x.s.bodies.Add(bytes)
+	if held > x.s.cfg.BodiesBytes {
+		x.s.bodies.Add(-bytes)
+		return false
+	}
+	x.held += bytes
+	x.s.deps.Meter.BodyBytes(held)
+	return true
+}

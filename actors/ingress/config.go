@@ -1,0 +1,69 @@
+package ingress
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config holds the edge's limits and keys.
+type Config struct {
+	// APIKeys maps a key's name to the key. Empty: everybody may call. The name becomes the request's tenant.
+	APIKeys map[string]string
+	// SystemFingerprint stands in every answer; it is constant for a node's life.
+	SystemFingerprint string
+
+	BodyBytes   int64         // longest request body
+	BodiesBytes int64         // request bodies held in memory at once, over all requests
+	BodyTimeout time.Duration // how long a body may take to arrive
+	LegsMax     int           // answers of one request: prompts x n
+
+	ReadHeaderTimeout time.Duration
+	IdleTimeout       time.Duration // of a kept-alive connection between two requests
+	HeaderBytes       int           // longest request header
+	ConnectionsMax    int           // open connections; more wait in the kernel's queue
+
+	// EarlyHeaders is how long a stream waits for its first token or a definitive error before it sends status 200.
+	EarlyHeaders time.Duration
+	// KeepAlive is the longest silence on a stream whose headers are out: then a comment is sent.
+	KeepAlive time.Duration
+	// ClientStall is how long a client may take nothing before it is cut off.
+	ClientStall time.Duration
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		SystemFingerprint: "plimsoll",
+		BodyBytes:         32 << 20, BodiesBytes: 1 << 30, BodyTimeout: time.Minute, LegsMax: 256,
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, HeaderBytes: 64 << 10, ConnectionsMax: 16384,
+		EarlyHeaders: 15 * time.Second, KeepAlive: 10 * time.Second, ClientStall: 30 * time.Second,
+	}
+}
+
+// Validate says what is wrong with the configuration.
+func (c Config) Validate() error {
+	for name, key := range c.APIKeys {
+		if name == "" || key == "" {
+			return errors.New("ingress: an API key needs a name and a value")
+		}
+	}
+	if c.BodyBytes < 1 || c.BodiesBytes < c.BodyBytes {
+		return fmt.Errorf("ingress: BodyBytes (%d) must be at least 1 and at most BodiesBytes (%d)", c.BodyBytes, c.BodiesBytes)
+	}
+	if c.LegsMax < 1 || c.HeaderBytes < 1 || c.ConnectionsMax < 1 {
+		return errors.New("ingress: LegsMax, HeaderBytes and ConnectionsMax must be at least 1")
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"BodyTimeout", c.BodyTimeout}, {"ReadHeaderTimeout", c.ReadHeaderTimeout}, {"IdleTimeout", c.IdleTimeout},
+		{"EarlyHeaders", c.EarlyHeaders}, {"KeepAlive", c.KeepAlive}, {"ClientStall", c.ClientStall},
+	} {
+		if d.value <= 0 {
+			return fmt.Errorf("ingress: %s must be positive, it is %v", d.name, d.value)
+		}
+	}
+	return nil
+}

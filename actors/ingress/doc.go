@@ -1,0 +1,121 @@
+// Package ingress is the HTTP edge: it authenticates, checks, hands requests to the actors behind [Front], and writes answers
+// and errors as the official OpenAI clients type them.
+//
+//	             ┌─ key ─ route ─ media type ─ body ─ parameters ─┐
+//	client ──────▶ exchange                                 stream.Request ──Front.Submit──▶ actors
+//	   ▲                                                                                       │
+//	   └── JSON, or SSE: chunks, comments, one [DONE] ── aligner ◀──Response.Next── journal ◀──┘
+//
+// cmd/plimsoll and the test bench make a [Server]; the actor system implements Front. A request's goroutine (net/http's)
+// owns its exchange and is the one reader of its Response; what all share is the count of body bytes, an atomic.
+//
+// # Invariants
+//
+//   - Every route but /health and /ready needs a key where keys are configured, unknown ones included.
+//   - The client's leaving cancels the request at once, wherever it is: queued, in prefill, while a write blocks.
+//   - Status and headers go out with the first token or a definitive error; after Config.EarlyHeaders without either status
+//     200 and comments, and a later error is an event. A stream ends with exactly one [DONE] or, after an error event,
+//     with none. A stream cut by a fault of ours ends without a clean end of the body.
+//   - A mistake of the client's is a 400 that names the parameter, never a 5xx, and reaches no engine.
+//   - No message to a client carries an address, a key or a stack.
+//   - Memory is bounded: Config.BodyBytes a body, BodiesBytes over all, LegsMax answers a request, HeaderBytes a header.
+//
+// # Routes
+//
+//	POST /v1/chat/completions   one chat, n answers
+//	POST /v1/completions        prompt: a text, texts, token IDs, lists of token IDs; choice index = prompt * n + answer
+//	GET  /v1/models             GET /v1/models/{id}: an ID may hold slashes
+//	POST /tokenize              {prompt} or {messages}, as vLLM: {count, max_model_len, tokens, token_strs}
+//	POST /detokenize            {tokens}, as vLLM: {prompt}; an ID beyond the vocabulary is a 400
+//	GET  /health                200 while the process can answer
+//	GET  /ready                 200 if every model has a replica that serves, else 503; the body lists all replicas
+//	GET  /metrics               Prometheus
+//
+// HEAD goes with GET, OPTIONS answers 204 with Allow; other methods get 405 with Allow, other paths 404, both as JSON.
+// Bodies are JSON in UTF-8, uncompressed. A body without Content-Type is taken as JSON (curl and small clients), one with
+// another type is a 415. Names of members are compared to the letter, the last of equal ones counts, null means absent,
+// unknown members are passed over, as the API does it.
+//
+// # Headers
+//
+//	in   Authorization: Bearer KEY, x-api-key: KEY     either
+//	in   X-Request-Id       1-128 of [A-Za-z0-9-_.:/+=@], else a new one is made; it stands in the log, not in the answer's id
+//	in   X-Session-Id       whose turn it is; beats prompt_cache_key
+//	out  X-Request-Id       on every answer
+//	out  X-Plimsoll-Replica replicas that work on the answer, joined by commas
+//	out  Openai-Processing-Ms
+//	out  Retry-After        with 429 and 503, whole seconds
+//	out  Cache-Control: no-cache, X-Accel-Buffering: no   with streams
+//
+// # Parameters
+//
+// Served on both /v1/chat/completions and /v1/completions; outside its range each is a 400:
+//
+//	model                       a served model; absent: the only one
+//	n                           1..128; prompts * n at most Config.LegsMax
+//	stream, stream_options      include_usage: a last chunk with the usage and null in the others;
+//	                            stream_options.include_obfuscation is ignored; continuous_usage_stats is refused
+//	temperature                 0..2
+//	top_p                       above 0, at most 1
+//	top_k                       -1 or 0: all; else at least 1
+//	min_p                       0..1
+//	presence_penalty, frequency_penalty   -2..2
+//	repetition_penalty          above 0, at most 10
+//	seed                        64 bits; leg i has seed + i
+//	logit_bias                  {"token ID": -100..100}, at most 1024; where the model's engines have it
+//	stop                        a string or up to 16, each 1..1024 bytes
+//	stop_token_ids              up to 128 IDs of the vocabulary
+//	include_stop_str_in_output, ignore_eos, skip_special_tokens (true)
+//	min_tokens                  0..max_tokens; where the model's engines have it
+//	cache_salt                  1..1024 bytes
+//	prompt_cache_key            up to 256 bytes: the session
+//
+// Served on /v1/chat/completions:
+//
+//	messages                    required, not empty
+//	tools                       not empty; calls come back as text
+//	tool_choice                 "auto" (with tools), "none"
+//	max_completion_tokens, max_tokens     at least 1; both given: equal; absent: the room left
+//	logprobs, top_logprobs      true; 0..20; where the model's engines have it
+//	reasoning_effort, chat_template_kwargs, documents, add_generation_prompt, continue_final_message
+//	add_special_tokens          false only
+//
+// Served on /v1/completions:
+//
+//	prompt                      required, each one not empty, IDs within the vocabulary
+//	max_tokens                  at least 1; absent: 16
+//	logprobs                    0..20; where the model's engines have it
+//	best_of                     n only
+//	add_special_tokens          true
+//
+// Taken and without effect on the answer:
+//
+//	user, metadata, service_tier, safety_identifier, prompt_cache_retention, priority, request_id, stream_interval,
+//	spaces_between_special_tokens
+//
+// Refused with a 400 that names the parameter, because they would change the answer and are not served (a value that asks for
+// nothing, in brackets, passes):
+//
+//	functions ([]), function_call, parallel_tool_calls (true), response_format ({"type":"text"}), structured_outputs ({}),
+//	guided_json, guided_regex, guided_choice, guided_grammar, guided_decoding_backend, guided_whitespace_pattern,
+//	structural_tag, grammar (""), json_schema ({}), regex, ebnf, modalities (["text"]), audio, mm_processor_kwargs ({}),
+//	media_io_kwargs ({}), prediction, web_search_options, store (false), verbosity ("medium"), include_reasoning (true),
+//	echo (false), suffix (""), prompt_embeds, prompt_logprobs, truncate_prompt_tokens, use_beam_search (false),
+//	length_penalty (1), allowed_token_ids, bad_words ([]), logits_processors ([]), logprob_token_ids ([]),
+//	thinking_token_budget, chat_template, return_token_ids (false), return_tokens_as_token_ids (false),
+//	kv_transfer_params ({}), ec_transfer_params ({}), vllm_xargs ({})
+//
+// # Answers
+//
+// The types are those of plimsoll/engine/openai. usage.prompt_tokens_details is absent where the engine does not tell what
+// it had cached. Choices carry vLLM's stop_reason. Logprobs have one entry for each of the completion's tokens, whose
+// bytes, one after the other, are the choice's text: tokens that add no text (special ones, what a stop string cut off) have
+// none and go by their name in the vocabulary. A token whose log probability is minus infinity, or that the engine gave none
+// for, has -9999. In chats a token that is no text by itself is written \xe2\x82, in text completions bytes:\xe2\x82.
+// text_offset counts code points from the start of the choice's text.
+//
+// # Errors
+//
+// fault.go holds the one table from a fault's kind to status, type, code and Retry-After. The body is
+// {"error": {"message", "type", "param", "code"}}, also as the data of an error event in a stream.
+package ingress

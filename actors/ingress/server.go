@@ -1,0 +1,203 @@
+package ingress
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/meter"
+)
+
+// Deps is what the edge works with; all are required but Meter.
+type Deps struct {
+	Front   Front
+	Log     *slog.Logger
+	Meter   *meter.Ingress // nil: nothing is metered
+	Metrics http.Handler   // answers GET /metrics
+	Now     func() time.Time
+	NewID   func() string // a new ID of letters and digits, unique for all practical purposes
+}
+
+// RandomID returns 16 random bytes in hexadecimal digits, for Deps.NewID.
+func RandomID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return hex.EncodeToString(b[:])
+}
+
+// Server is the HTTP edge. It is safe for concurrent use.
+type Server struct {
+	cfg  Config
+	deps Deps
+	keys keyring
+	mux  *http.ServeMux
+	http *http.Server
+
+	bodies atomic.Int64 // bytes of request bodies held
+}
+
+// New returns a server that does not listen yet.
+func New(cfg Config, deps Deps) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if deps.Front == nil || deps.Log == nil || deps.Metrics == nil || deps.Now == nil || deps.NewID == nil {
+		return nil, errors.New("ingress: Front, Log, Metrics, Now and NewID are required")
+	}
+	s := &Server{cfg: cfg, deps: deps, keys: newKeyring(cfg.APIKeys), mux: http.NewServeMux()}
+	for _, r := range s.routes() {
+		s.mux.HandleFunc(r.pattern, s.serveRoute(r))
+	}
+	s.http = &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
+		IdleTimeout:       cfg.IdleTimeout,
+		MaxHeaderBytes:    cfg.HeaderBytes,
+		ErrorLog:          slog.NewLogLogger(deps.Log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// Handler returns the whole edge as one handler.
+func (s *Server) Handler() http.Handler { return s }
+
+// Serve accepts connections until Shutdown or Close, and then returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(newLimitedListener(l, s.cfg.ConnectionsMax)); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Shutdown stops accepting and waits until every request has been answered, or for ctx's end. What is to be refused
+// meanwhile is told by Front.Health.
+func (s *Server) Shutdown(ctx context.Context) error { return s.http.Shutdown(ctx) }
+
+// Close cuts all connections.
+func (s *Server) Close() error { return s.http.Close() }
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{
+		s: s, w: w, rc: http.NewResponseController(w), r: r,
+		start: s.deps.Now(), id: r.Header.Get("X-Request-Id"), route: routeOther,
+	}
+	if !validRequestID(x.id) {
+		x.id = s.deps.NewID()
+	}
+	s.deps.Meter.Opened()
+	defer func() { x.finish(recover()) }()
+
+	x.Header().Set("X-Request-Id", x.id)
+	if !isProbePath(r.URL.Path) {
+		tenant, f := s.keys.tenant(r.Header)
+		if f != nil {
+			x.fail(f)
+			return
+		}
+		x.tenant = tenant
+	}
+	s.mux.ServeHTTP(x, r)
+}
+
+// requestIDBytes bounds a client's X-Request-Id.
+const requestIDBytes = 128
+
+// validRequestID takes what can stand in headers and logs without quoting.
+func validRequestID(id string) bool {
+	return id != "" && len(id) <= requestIDBytes && !strings.ContainsFunc(id, func(r rune) bool {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return false
+		default:
+			return !strings.ContainsRune("-_.:/+=@", r)
+		}
+	})
+}
+
+// Names of the routes in logs and metrics.
+const (
+	routeChat        = "chat"
+	routeCompletions = "completions"
+	routeModels      = "models"
+	routeModel       = "model"
+	routeTokenize    = "tokenize"
+	routeDetokenize  = "detokenize"
+	routeHealth      = "health"
+	routeReady       = "ready"
+	routeMetrics     = "metrics"
+	routeOther       = "other"
+)
+
+const (
+	pathHealth = "/health"
+	pathReady  = "/ready"
+)
+
+// isProbePath says which paths need no key.
+func isProbePath(path string) bool { return path == pathHealth || path == pathReady }
+
+// isProbe says which routes are called by machines all the time: their log lines are for debugging.
+func isProbe(route string) bool {
+	return route == routeHealth || route == routeReady || route == routeMetrics
+}
+
+// route is one line of the route table.
+type route struct {
+	name    string
+	pattern string
+	method  string // the one method it takes; GET includes HEAD
+	work    bool   // refused while the node goes down
+	handle  func(*exchange)
+}
+
+func (s *Server) routes() []route {
+	return []route{
+		{routeChat, "/v1/chat/completions", http.MethodPost, true, s.chat},
+		{routeCompletions, "/v1/completions", http.MethodPost, true, s.completions},
+		{routeModels, "/v1/models", http.MethodGet, false, s.models},
+		{routeModel, "/v1/models/{id...}", http.MethodGet, false, s.model},
+		{routeTokenize, "/tokenize", http.MethodPost, true, s.tokenize},
+		{routeDetokenize, "/detokenize", http.MethodPost, true, s.detokenize},
+		{routeHealth, pathHealth, http.MethodGet, false, s.health},
+		{routeReady, pathReady, http.MethodGet, false, s.ready},
+		{routeMetrics, "/metrics", http.MethodGet, false, s.metrics},
+		{routeOther, "/", "", false, nil},
+	}
+}
+
+func (s *Server) serveRoute(r route) http.HandlerFunc {
+	allow := []string{http.MethodOptions, r.method}
+	if r.method == http.MethodGet {
+		allow = append(allow, http.MethodHead)
+	}
+	slices.Sort(allow)
+	allowed := strings.Join(allow, ", ")
+	return func(w http.ResponseWriter, req *http.Request) {
+		x := w.(*exchange) //nolint:errcheck,revive // ServeHTTP is the mux's only caller
+		x.route = r.name
+		switch {
+		case r.handle == nil:
+			x.fail(fault.New(fault.NotFound, "there is no %s %s", req.Method, req.URL.Path))
+		case req.Method == http.MethodOptions:
+			x.Header().Set("Allow", allowed)
+			x.WriteHeader(http.StatusNoContent)
+		case !slices.Contains(allow, req.Method):
+			x.Header().Set("Allow", allowed)
+			x.fail(fault.New(fault.MethodNotAllowed, "%s takes %s, not %s", req.URL.Path, r.method, req.Method))
+		case r.work && s.deps.Front.Health().ShuttingDown:
+			x.fail(fault.New(fault.ShuttingDown, "this node is shutting down, try another or try again later"))
+		default:
+			r.handle(x)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package ingress
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/stream"
+	"plimsoll/engine/openai"
+	"plimsoll/engine/sse"
+)
+
+// streaming writes an answer as server-sent events. Its buffers are reused: a token costs no allocation here.
+type streaming struct {
+	*answering
+	chunks *openai.Chunks
+	frames []byte // what the next write sends
+	chunk  []byte // the chunk being built
+
+	headers bool // status and headers are out
+	wrote   bool // something was sent in the present window
+}
+
+func newStreaming(a *answering) *streaming {
+	return &streaming{answering: a, chunks: openai.NewChunks(openai.ChunkHead{
+		Chat: a.q.req.Input.Chat != nil, ID: a.id, Model: a.q.model.Name,
+		SystemFingerprint: a.x.s.cfg.SystemFingerprint, Created: a.created, Usage: a.q.usage,
+	})}
+}
+
+// run writes until the answer's end. It says whether the response ended by itself; if not, the caller cancels it.
+//
+// Waiting goes in windows: the first lasts until headers are due, the others Config.KeepAlive. A window in which nothing
+// was sent ends with a comment. So a token needs no timer of its own.
+func (s *streaming) run() bool {
+	ctx := s.x.r.Context()
+	window, cancel := context.WithTimeout(ctx, s.x.s.cfg.EarlyHeaders)
+	defer func() { cancel() }()
+	for {
+		d, err := s.resp.Next(window)
+		var f *fault.Fault
+		switch {
+		case err == nil:
+			s.deliver(d)
+		case errors.Is(err, io.EOF):
+			s.end()
+			return true
+		case errors.As(err, &f):
+			s.broke(f)
+			return true
+		case ctx.Err() != nil:
+			s.x.entry.fault = gone(ctx.Err())
+			return false
+		default: // the window is over
+			cancel()
+			window, cancel = context.WithTimeout(ctx, s.x.s.cfg.KeepAlive)
+			s.pulse()
+		}
+		if s.x.writeErr != nil {
+			s.x.entry.fault = gone(s.x.writeErr)
+			return false
+		}
+	}
+}
+
+// open sends status and headers, once.
+func (s *streaming) open() {
+	if s.headers {
+		return
+	}
+	s.headers = true
+	s.x.answerHeaders(s.resp.Replicas())
+	h := s.x.Header()
+	h.Set("Content-Type", "text/event-stream; charset=utf-8")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+	s.x.WriteHeader(http.StatusOK)
+}
+
+// deliver sends what a delta adds to its choice.
+func (s *streaming) deliver(d stream.Delta) {
+	s.open()
+	l := &s.legs[d.Leg]
+	if !l.opened {
+		l.opened = true
+		s.add(s.chunks.AppendRole(s.chunk[:0], d.Leg))
+	}
+	text, pieces := s.take(d)
+	if text != "" || len(pieces) > 0 {
+		s.add(s.chunks.AppendText(s.chunk[:0], d.Leg, text, s.logprobs(l, pieces)))
+	}
+	if d.Finish != nil {
+		s.add(s.chunks.AppendFinish(s.chunk[:0], d.Leg, l.reason, l.stop))
+	}
+	s.send()
+}
+
+// logprobs encodes the tokens of one chunk, nil for none.
+func (s *streaming) logprobs(l *leg, pieces []piece) []byte {
+	if len(pieces) == 0 {
+		return nil
+	}
+	var v any
+	if s.q.req.Input.Chat != nil {
+		v = s.names.chat(pieces)
+	} else {
+		v = s.names.completion(pieces, &l.offset)
+	}
+	b, err := openai.Marshal(v)
+	if err != nil {
+		panic(err) // the types hold finite numbers and strings only
+	}
+	return b
+}
+
+// add puts a chunk, if there is one, behind what is to be sent. It keeps chunk's memory for the next one.
+func (s *streaming) add(chunk []byte) {
+	s.chunk = chunk
+	if len(chunk) == 0 {
+		return
+	}
+	frames, err := sse.AppendEvent(s.frames, "", chunk)
+	if err != nil {
+		panic(err) // a chunk is JSON without a line break
+	}
+	s.frames = frames
+}
+
+// send writes and flushes what was added.
+func (s *streaming) send() {
+	if len(s.frames) > 0 {
+		_, _ = s.x.Write(s.frames)
+		s.frames = s.frames[:0]
+	}
+	if s.x.writeErr == nil {
+		_ = s.x.flush()
+	}
+	s.wrote = true
+}
+
+// pulse shows that the connection lives if nothing was sent in the window that ends.
+func (s *streaming) pulse() {
+	if s.wrote {
+		s.wrote = false
+		return
+	}
+	s.open()
+	s.frames, _ = sse.AppendComment(s.frames, "waiting") // no line break in it
+	s.send()
+	s.wrote = false
+}
+
+// end closes an answer that is whole.
+func (s *streaming) end() {
+	s.open()
+	s.account()
+	if s.q.usage {
+		s.add(s.chunks.AppendUsage(s.chunk[:0], s.x.entry.usage))
+	}
+	s.add(append(s.chunk[:0], "[DONE]"...))
+	s.send()
+}
+
+// broke tells the client that its answer will not be whole: by status while there is none, else by an error event and an
+// end without [DONE].
+func (s *streaming) broke(f *fault.Fault) {
+	if !s.headers {
+		s.x.fail(f)
+		return
+	}
+	s.x.entry.fault = f
+	if f.Kind == fault.ClientGone {
+		return
+	}
+	body, err := openai.Marshal(answerOf(f).body(f))
+	if err != nil {
+		panic(err) // strings only
+	}
+	s.add(append(s.chunk[:0], body...))
+	s.send()
+}
