@@ -6,6 +6,11 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"plimsoll/actors/ingress"
+	"plimsoll/actors/router"
+	"plimsoll/actors/stream"
+	"plimsoll/tokenizer/simmodel"
 )
 
 // Config is everything that `plimsoll serve` can be told. Each field has one setting (settings.go), which gives it the same
@@ -22,9 +27,9 @@ type Config struct {
 	APIKeyFile   *string
 
 	QueueTimeout     time.Duration // how long a request waits for room
-	QueueRequests    int           // requests that may wait, for each model
-	QueueTokens      int           // prompt tokens that may wait, for each model
-	DefaultMaxTokens *int          // answer's limit where the client sets none; nil: the room left in the context
+	QueueRequests    int           // requests that may wait
+	QueueTokens      int           // prompt tokens that may wait
+	DefaultMaxTokens int           // tokens that strict admission reserves for an answer without a limit of the client's
 	EarlyHeaders     time.Duration // when a stream's headers go out though no token has come
 	ClientStall      time.Duration // how long a client may take nothing
 	JournalBytes     int           // bytes of one answer kept for a slow client
@@ -34,21 +39,23 @@ type Config struct {
 	LogFormat string
 }
 
-// DefaultConfig returns what applies where nothing is set.
+// DefaultConfig returns what applies where nothing is set: what the rooms take as their defaults.
 func DefaultConfig() Config {
+	edge, route, streams := ingress.DefaultConfig(), router.DefaultConfig(simmodel.Name), stream.DefaultConfig()
 	return Config{
-		Listen:        "127.0.0.1:8080",
-		Policy:        "token-load",
-		Admission:     "expected",
-		QueueTimeout:  30 * time.Second,
-		QueueRequests: 1024,
-		QueueTokens:   4 << 20,
-		EarlyHeaders:  15 * time.Second,
-		ClientStall:   30 * time.Second,
-		JournalBytes:  16 << 20,
-		DrainTimeout:  30 * time.Second,
-		LogLevel:      "info",
-		LogFormat:     "text",
+		Listen:           "127.0.0.1:8080",
+		Policy:           route.Policy,
+		Admission:        route.Admission.String(),
+		QueueTimeout:     route.QueueTimeout,
+		QueueRequests:    route.Queue.RequestsMax,
+		QueueTokens:      int(route.Queue.TokensMax),
+		DefaultMaxTokens: int(route.DefaultMaxTokens),
+		EarlyHeaders:     edge.EarlyHeaders,
+		ClientStall:      edge.ClientStall,
+		JournalBytes:     streams.JournalBytes,
+		DrainTimeout:     30 * time.Second,
+		LogLevel:         "info",
+		LogFormat:        "text",
 	}
 }
 

@@ -150,8 +150,8 @@ func TestPrintedConfigurationsComeBack(t *testing.T) {
 		config.APIKeyFile = rapid.Ptr(word, true).Draw(t, "api-key-file")
 		config.Admission = rapid.SampledFrom([]string{"expected", "strict"}).Draw(t, "admission")
 		config.QueueTimeout = time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "queue-timeout"))
-		config.QueueRequests = rapid.IntRange(0, 1<<40).Draw(t, "queue-requests")
-		config.DefaultMaxTokens = rapid.Ptr(number, true).Draw(t, "default-max-tokens")
+		config.QueueRequests = rapid.IntRange(1, 1<<40).Draw(t, "queue-requests")
+		config.DefaultMaxTokens = number.Draw(t, "default-max-tokens")
 		config.Replicas = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ReplicaSpec {
 			return ReplicaSpec{
 				Kind:           "llamacpp",

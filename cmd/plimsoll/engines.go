@@ -1,10 +1,143 @@
 package main
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"plimsoll/engine"
+	"plimsoll/engine/llamacpp"
+	"plimsoll/engine/sim"
+	"plimsoll/engine/sim/live"
+	"plimsoll/tokenizer/simmodel"
+)
+
+// simulatedReplicas is how many replicas are served where the configuration names none.
+const simulatedReplicas = 4
+
 // engineKinds lists the words that may stand before = in --replica.
-func engineKinds() []string { return []string{"llamacpp", kindSim} }
+func engineKinds() []string { return []string{llamacpp.Kind, kindSim} }
 
-// simProfiles lists the profiles of simulated replicas.
-func simProfiles() []string { return []string{"h100-8b", "tiny"} }
+// simProfiles lists the profiles of simulated replicas, the default first.
+func simProfiles() []string { return []string{sim.ProfileH100x8B, sim.ProfileTiny} }
 
-// policyNames lists the policies, the default first.
-func policyNames() []string { return []string{"token-load", "round-robin"} }
+// replica is an engine with what was said of it.
+type replica struct {
+	ReplicaSpec
+	engine engine.Engine
+}
+
+// fleet returns what is to be served: the configured replicas, else the simulated ones.
+func fleet(c Config) []ReplicaSpec {
+	if len(c.Replicas) > 0 {
+		return c.Replicas
+	}
+	specs := make([]ReplicaSpec, simulatedReplicas)
+	for i := range specs {
+		specs[i] = ReplicaSpec{Kind: kindSim, Target: simProfiles()[0], Name: "sim-" + strconv.Itoa(i+1)}
+	}
+	return specs
+}
+
+// openEngines makes an engine for each spec; none of them is connected to. source is the text of simulated ones.
+func openEngines(specs []ReplicaSpec, source sim.TokenSource, getenv func(string) (string, bool)) ([]replica, error) {
+	replicas := make([]replica, 0, len(specs))
+	for i, spec := range specs {
+		e, err := openEngine(spec, uint64(i)+1, source, getenv) //nolint:gosec // an index is not negative
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("replica %s: %w", spec.Name, err), closeEngines(replicas))
+		}
+		replicas = append(replicas, replica{spec, e})
+	}
+	return replicas, nil
+}
+
+func openEngine(spec ReplicaSpec, seed uint64, source sim.TokenSource, getenv func(string) (string, bool)) (engine.Engine, error) {
+	if spec.Kind == kindSim {
+		return openSim(spec, seed, source)
+	}
+	config := llamacpp.DefaultConfig()
+	config.URL, config.CapacityTokens, config.Slots = spec.Target, spec.CapacityTokens, spec.Slots
+	if spec.APIKeyEnv != nil {
+		config.APIKey, _ = getenv(*spec.APIKeyEnv)
+	}
+	return llamacpp.New(config, llamacpp.Deps{Dial: new(net.Dialer).DialContext})
+}
+
+// openSim starts a simulated engine. Engines of different seeds hash their blocks differently, as real ones do.
+func openSim(spec ReplicaSpec, seed uint64, source sim.TokenSource) (engine.Engine, error) {
+	profile, err := sim.Profile(spec.Target)
+	if err != nil {
+		return nil, err
+	}
+	profile.HashSeed = seed
+	if spec.CapacityTokens != nil {
+		profile.KVBlocks = *spec.CapacityTokens/profile.BlockTokens + 1 // the null block holds nothing
+	}
+	if spec.Slots != nil {
+		profile.Seats = *spec.Slots
+	}
+	config := live.DefaultConfig()
+	config.Sim = profile
+	return live.New(config, live.Deps{Source: source, Entropy: rand.Uint64})
+}
+
+func closeEngines(replicas []replica) error {
+	errs := make([]error, 0, len(replicas))
+	for _, r := range replicas {
+		errs = append(errs, r.engine.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// nameWait is how long the start waits for an engine to say what its model is called.
+const nameWait = 3 * time.Second
+
+// modelName chooses the name that clients use for the model: --model; else what the first configured engine that answers
+// calls it; else, because all engines may be down at the start, the name of the tokenizer's folder. A name once chosen stays:
+// an engine that comes up later under another name serves under this one.
+func modelName(ctx context.Context, c Config, replicas []replica, log *slog.Logger) string {
+	if c.Model != nil {
+		return *c.Model
+	}
+	ctx, cancel := context.WithTimeout(ctx, nameWait)
+	defer cancel()
+	answers := make([]chan string, len(replicas))
+	for i, r := range replicas {
+		answers[i] = make(chan string, 1)
+		go func() {
+			status, err := r.engine.Probe(ctx)
+			if err != nil {
+				log.Warn("a replica does not answer yet", slog.String("replica", r.Name), slog.Any("error", err))
+			}
+			answers[i] <- status.Model
+		}()
+	}
+	for _, answer := range answers {
+		if name := <-answer; name != "" {
+			return name
+		}
+	}
+	name := fallbackName(c)
+	log.Warn("no engine has said what its model is called: it is named after the tokenizer's folder; set --model to choose the name",
+		slog.String("model", name))
+	return name
+}
+
+// fallbackName is the name of the tokenizer's folder.
+func fallbackName(c Config) string {
+	if c.TokenizerDir == nil {
+		return simmodel.Name
+	}
+	dir, err := filepath.Abs(*c.TokenizerDir)
+	if err != nil {
+		dir = *c.TokenizerDir
+	}
+	return filepath.Base(dir)
+}

@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"plimsoll/actors/router"
+	"plimsoll/scoring/policy"
 )
 
 // setting is one thing that can be set: its name, what it means and its place in a Config. Flags, environment variables, the
@@ -33,20 +36,29 @@ func (c *Config) settings() []setting {
 			"Options follow it: ,name=NAME ,capacity-tokens=N ,slots=N ,api-key-env=VARIABLE", &c.Replicas),
 		optionalText("model", "the model's `NAME` for clients (default: what the engines call it)", &c.Model),
 		optionalText("tokenizer", "`DIR` with the model's tokenizer.json and chat template (default: the embedded model's)", &c.TokenizerDir),
-		choice("policy", "`POLICY` that chooses the replica", &c.Policy, policyNames()),
-		choice("admission", "how much of an answer is reserved, `MODE`", &c.Admission, []string{"expected", "strict"}),
+		choice("policy", "`POLICY` that chooses the replica", &c.Policy, policy.Names()),
+		choice("admission", "how much of an answer is reserved, `MODE`", &c.Admission, admissions()),
 		optionalText("api-key-file", "`FILE` of the keys that clients must show (default: none needed)", &c.APIKeyFile),
 		duration("queue-timeout", "`TIME` that a request waits for room before it gets 429", &c.QueueTimeout),
-		count("queue-requests", "`N` requests may wait", 0, &c.QueueRequests),
-		count("queue-tokens", "`N` prompt tokens may wait", 0, &c.QueueTokens),
-		optionalCount("default-max-tokens", "`N` tokens at most in an answer where the client sets no limit (default: the room left)", 1, &c.DefaultMaxTokens),
+		count("queue-requests", "`N` requests may wait", 1, &c.QueueRequests),
+		count("queue-tokens", "`N` prompt tokens may wait", 1, &c.QueueTokens),
+		count("default-max-tokens", "`N` tokens are reserved for an answer to which the client sets no limit, in strict admission", 1, &c.DefaultMaxTokens),
 		duration("early-headers", "`TIME` after which a stream's headers go out though no token has come", &c.EarlyHeaders),
 		duration("client-stall", "`TIME` that a client may take nothing before its request is cancelled", &c.ClientStall),
-		count("journal-bytes", "`N` bytes of an answer are kept for a slow client", 4096, &c.JournalBytes),
+		count("journal-bytes", "`N` bytes of an answer are kept for a slow client", 1024, &c.JournalBytes),
 		duration("drain-timeout", "`TIME` that running requests get after the first SIGTERM or SIGINT", &c.DrainTimeout),
 		choice("log-level", "least `LEVEL` that is logged", &c.LogLevel, []string{"debug", "info", "warn", "error"}),
 		choice("log-format", "`FORM` of the log's lines", &c.LogFormat, []string{"text", "json"}),
 	}
+}
+
+// admissions lists the modes of admission.
+func admissions() []string {
+	words := make([]string, 0, router.NumAdmissions)
+	for a := range router.NumAdmissions {
+		words = append(words, a.String())
+	}
+	return words
 }
 
 // one wraps a decoder of a single text.
@@ -150,10 +162,6 @@ func count(name, usage string, least int, p *int) setting {
 		}),
 		encode: func() []string { return []string{strconv.Itoa(*p)} },
 	}
-}
-
-func optionalCount(name, usage string, least int, p **int) setting {
-	return optional(p, func(v *int) setting { return count(name, usage, least, v) })
 }
 
 func replicas(name, usage string, p *[]ReplicaSpec) setting {

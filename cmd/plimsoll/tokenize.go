@@ -30,7 +30,7 @@ func tokenizeCommand(t terminal) *cli.Command {
 			if err != nil {
 				return err
 			}
-			tok, err := hf.LoadDir(os.DirFS(dir), dir)
+			tok, err := loadTokenizer(os.DirFS(dir), dir)
 			if err != nil {
 				return err
 			}

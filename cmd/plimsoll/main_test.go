@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// modelDir is the embedded model's folder, as one that a user names.
+const modelDir = "../../tokenizer/simmodel/model"
+
+// plimsoll runs one command line and returns its exit code and what it wrote.
+func plimsoll(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(append([]string{"plimsoll"}, args...), terminal{
+		in: strings.NewReader(stdin), out: &out, err: &errs, getenv: environment(nil),
+	})
+	return code, out.String(), errs.String()
+}
+
+func TestMistakesEndWithCode2AndSayWhatToDo(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"serv", `there is no command "serv"`},
+		{"serve now", `takes flags only, not "now"`},
+		{"serve --lisen :80", "flag provided but not defined: -lisen"},
+		{"serve --listen", "flag needs an argument"},
+		{"serve --listen 8080", `"8080" is no address: write HOST:PORT`},
+		{"serve --policy best", "--policy: cannot be \"best\": write one of token-load, round-robin"},
+		{"serve --config none.yaml", "none.yaml"},
+		{"serve --replica http://127.0.0.1:8081", "write KIND=URL"},
+		{"serve --replica llamacpp=http://127.0.0.1:8081", "--replica needs --tokenizer DIR"},
+		{"serve --replica llamacpp=http://127.0.0.1:8081,api-key-env=NONE --tokenizer x", "the environment has no NONE"},
+		{"tokenize", "needs --tokenizer DIR"},
+		{"tokenize --tokenizer x --decode --add-special", "leave one of them out"},
+		{"render", "needs --tokenizer DIR"},
+		{"version --long", "flag provided but not defined"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			code, stdout, stderr := plimsoll(t, "", strings.Fields(c.args)...)
+			require.Equal(t, 2, code)
+			require.Empty(t, stdout)
+			require.Contains(t, stderr, c.want)
+			require.True(t, strings.HasPrefix(stderr, "plimsoll: "), stderr)
+			require.Equal(t, 1, strings.Count(stderr, "\n"), "one line: %q", stderr)
+		})
+	}
+}
+
+func TestFailuresEndWithCode1(t *testing.T) {
+	broken := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(broken, "tokenizer.json"), []byte("{"), 0o600))
+	for _, c := range []struct{ name, args, stdin, want string }{
+		{"no folder", "tokenize --tokenizer " + filepath.Join(broken, "none"), "", "is no folder"},
+		{"empty folder", "tokenize --tokenizer " + t.TempDir(), "", "tokenizer.json"},
+		{"broken file", "tokenize --tokenizer " + broken, "", "tokenizer.json"},
+		{"NUL", "tokenize --tokenizer " + modelDir, "a\x00b", "NUL"},
+		{"no array", "tokenize --decode --tokenizer " + modelDir, "{}", "is no JSON array of token IDs"},
+		{"negative ID", "tokenize --decode --tokenizer " + modelDir, "[-1]", "is no JSON array of token IDs"},
+		{"unknown ID", "tokenize --decode --tokenizer " + modelDir, "[999999999]", "999999999"},
+		{"no request", "render --tokenizer " + modelDir, "hello", "is no chat request"},
+		{"no messages", "render --tokenizer " + modelDir, "{}", "messages"},
+		{"no template", "render --tokenizer " + broken, `{"messages":[{"role":"user","content":"hi"}]}`, "no chat template"},
+		{"no template file", "render --template none.jinja --tokenizer " + modelDir, "{}", "none.jinja"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := plimsoll(t, c.stdin, strings.Fields(c.args)...)
+			require.Equal(t, 1, code)
+			require.Empty(t, stdout)
+			require.Contains(t, stderr, c.want)
+			require.True(t, strings.HasPrefix(stderr, "plimsoll: "), stderr)
+		})
+	}
+}
+
+func TestTokenizeAndBack(t *testing.T) {
+	for _, text := range []string{"", "hello world", " two  spaces\n", "日本語 🚢 \U0001f468‍\U0001f469‍\U0001f467", "<|im_start|>user\nhi<|im_end|>"} {
+		code, ids, stderr := plimsoll(t, text, "tokenize", "--tokenizer", modelDir)
+		require.Zero(t, code, stderr)
+		require.Regexp(t, `^\[[0-9,]*\]\n$`, ids)
+		code, back, stderr := plimsoll(t, ids, "tokenize", "--decode", "--tokenizer", modelDir)
+		require.Zero(t, code, stderr)
+		require.Equal(t, text, back)
+	}
+}
+
+func TestRenderPrintsThePromptAndNothingElse(t *testing.T) {
+	const request = `{"model":"x","temperature":0,"messages":[{"role":"user","content":"hello"}]}`
+	code, prompt, stderr := plimsoll(t, request, "render", "--tokenizer", modelDir)
+	require.Zero(t, code, stderr)
+	require.Contains(t, prompt, "<|im_start|>user\nhello<|im_end|>")
+
+	template := filepath.Join(t.TempDir(), "own.jinja")
+	require.NoError(t, os.WriteFile(template, []byte("{{ eos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}"), 0o600))
+	code, prompt, stderr = plimsoll(t, request, "render", "--tokenizer", modelDir, "--template", template)
+	require.Zero(t, code, stderr)
+	require.Equal(t, "<|im_end|>user: hello", prompt)
+}
+
+func TestABadTemplateIsNamedWithItsPlace(t *testing.T) {
+	template := filepath.Join(t.TempDir(), "bad.jinja")
+	require.NoError(t, os.WriteFile(template, []byte("{{ messages }}\n{% if %}"), 0o600))
+	code, _, stderr := plimsoll(t, "{}", "render", "--tokenizer", modelDir, "--template", template)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "bad.jinja")
+	require.Contains(t, stderr, "2")
+}
+
+func TestVersionLine(t *testing.T) {
+	info := &debug.BuildInfo{Settings: []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.modified", Value: "true"},
+	}}
+	require.Regexp(t, `^plimsoll \(devel\) 0123456789ab\+modified go\S+ \S+/\S+$`, versionLine(info))
+	info.Main.Version, info.Settings = "v1.2.3", nil
+	require.Regexp(t, `^plimsoll v1\.2\.3 go`, versionLine(info))
+	code, stdout, _ := plimsoll(t, "", "version")
+	require.Zero(t, code)
+	require.Regexp(t, `^plimsoll .*\n$`, stdout)
+}
+
+// Help names every setting once, with its default.
+func TestHelpOfServe(t *testing.T) {
+	code, stdout, _ := plimsoll(t, "", "serve", "--help")
+	require.Zero(t, code)
+	config := DefaultConfig()
+	for _, s := range config.settings() {
+		require.Contains(t, stdout, "--"+s.name+" ")
+		if texts := s.encode(); len(texts) > 0 {
+			require.Contains(t, stdout, "(default: "+texts[0]+")")
+		}
+	}
+}
