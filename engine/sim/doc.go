@@ -18,8 +18,8 @@
 // Each pass has a budget of BatchTokens. Running sequences come first, in order of admission: a decoding one takes one
 // token, one in prefill as much of its context as the budget allows. If a block is missing, the last admitted sequence
 // is preempted: its blocks are freed, it goes to the head of the waiting queue and later computes its whole context
-// again. Then, if nobody was preempted in this pass, waiting sequences are admitted in order while there are seats,
-// budget and blocks (of the whole prompt, not only of the first chunk).
+// again. Then waiting sequences are admitted in order while there are seats, budget and blocks (of the whole
+// context, not only of the first chunk).
 //
 // # Blocks
 //

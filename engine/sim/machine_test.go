@@ -140,6 +140,22 @@ func TestPreemptionByRecompute(t *testing.T) {
 	}
 }
 
+// What a request that was preempted before its first token finds of its own blocks when it comes back is no hit: the
+// figure of the first admission stands.
+func TestPreemptedPrefillReportsItsFirstHit(t *testing.T) {
+	cfg := blockConfig()
+	cfg.BatchTokens = 8
+	d := newDriver(t, cfg, hashSource)
+	d.step(ask("decodes", prompt(16, 1, 1000), 10))
+	d.step(ask("prefills", prompt(40, 2, 1000), 2))
+	for d.m.Status().Preemptions == 0 {
+		require.True(t, d.pass())
+	}
+	require.Empty(t, d.of("prefills").ids)
+	d.drain()
+	require.Equal(t, 0, *d.of("prefills").cached)
+}
+
 // The blocks of a prefill are hit from when it is scheduled, as the requests that came with it show.
 func TestRunningPrefillIsHit(t *testing.T) {
 	d := newDriver(t, sim.TinyConfig(), hashSource)

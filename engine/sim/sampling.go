@@ -161,7 +161,7 @@ func (s *sampler) next(context []uint32) draw {
 	digest = finish(digest)
 	id := s.pick(context, digest)
 	stop := id == s.source.EOS() && !s.ignoreEOS || slices.Contains(s.ends, id)
-	return draw{id: id, stop: stop && s.outputs >= s.minTokens, digest: digest}
+	return draw{id: id, stop: stop, digest: digest}
 }
 
 func (s *sampler) pick(context []uint32, digest uint64) uint32 {

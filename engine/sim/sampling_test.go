@@ -141,6 +141,13 @@ func TestBiasBansAndForces(t *testing.T) {
 	s.Sampling.LogitBias = map[uint32]float64{77: 100, 78: 50}
 	require.Equal(t, slices.Repeat([]uint32{77}, 30), answer(s))
 
+	s.IgnoreEOS, s.MinTokens = false, 4
+	s.Sampling.LogitBias = map[uint32]float64{hashSource.EOSID: 100}
+	require.Len(t, answer(s), 5)
+	require.NotContains(t, answer(s)[:4], hashSource.EOSID)
+	require.Equal(t, hashSource.EOSID, answer(s)[4], "forced as soon as it is allowed")
+
+	s = base(0)
 	s.Sampling.LogitBias = map[uint32]float64{}
 	for id := range uint32(1000) {
 		if id != 500 {

@@ -48,10 +48,8 @@ func (s *sequence) grow(p *pool) {
 // startPass makes up the next batch and starts it, if there is one.
 func (m *Machine) startPass(now time.Duration) {
 	var b batch
-	preempted := m.continueRunning(&b)
-	if !preempted {
-		m.admit(&b)
-	}
+	m.continueRunning(&b)
+	m.admit(&b)
 	if b.tokens == 0 {
 		return
 	}
@@ -61,21 +59,20 @@ func (m *Machine) startPass(now time.Duration) {
 	m.effect(StartStep{Step: m.step, Duration: d, Due: now + d})
 }
 
-// continueRunning gives every running sequence its tokens and blocks, preempting the last admitted for the first.
-func (m *Machine) continueRunning(b *batch) (preempted bool) {
+// continueRunning gives every running sequence its tokens and blocks, preempting the last admitted for the first. Who
+// was preempted is not admitted again in the same pass: it needs at least what it gave, and of that some is taken.
+func (m *Machine) continueRunning(b *batch) {
 	for i := 0; i < len(m.running) && b.tokens < m.cfg.BatchTokens; i++ {
 		s := m.running[i]
 		n := min(len(s.ids)-s.computed, m.cfg.BatchTokens-b.tokens)
 		for !m.fits(s, n) && i < len(m.running) {
 			m.preempt()
-			preempted = true
 		}
 		if i == len(m.running) { // it was the last one itself
-			break
+			return
 		}
 		m.schedule(s, n, b)
 	}
-	return preempted
 }
 
 // admit takes waiting sequences into the batch, in order, until one does not fit.

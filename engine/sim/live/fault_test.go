@@ -41,6 +41,7 @@ func TestKillBreaksAndStartIsANewLife(t *testing.T) {
 		after, err := e.Probe(t.Context())
 		require.NoError(t, err)
 		require.NotEqual(t, before.Incarnation, after.Incarnation)
+		require.Equal(t, &cache{copies: map[uint64]int{}, resets: 1}, snapshot(t, e), "batches count from 0 again")
 		again := generate(t.Context(), e, ask("warm", 100, 1))
 		require.NoError(t, again.err)
 		require.Zero(t, *again.cached, "the cache of the former life is gone")

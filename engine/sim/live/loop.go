@@ -228,7 +228,7 @@ func (l *loop) die(cause error) {
 	l.publish()
 }
 
-// subscribe puts a snapshot into the feed; batches follow it without a hole.
+// subscribe puts a snapshot into the feed, in place of what is in it; batches follow it without a hole.
 func (l *loop) subscribe(f *feed) {
 	if !l.alive() {
 		f.fail(down())
@@ -239,7 +239,6 @@ func (l *loop) subscribe(f *feed) {
 			delete(l.feeds, other)
 		}
 	}
-	delete(l.feeds, f) // what is flushed now is in the snapshot
 	l.step(sim.Flush{}, nil)
 	if !l.alive() {
 		f.fail(down())
