@@ -6,28 +6,21 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"plimsoll/actors/meter"
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
 )
 
-// Observer hears what operators want to know. All functions are required and must not block.
-type Observer struct {
-	StateChanged func(id scoring.ReplicaID, from, to State, why string)
-	Alarm        func(id scoring.ReplicaID, what string)
-	Failed       func(supervise.Failed) // an actor panicked
-	CacheEvents  func(id scoring.ReplicaID, events int)
-}
-
 // Deps are what a replica actor needs from outside. All are required.
 type Deps struct {
-	Ref      *Ref
-	Indexes  *Indexes
-	Log      *slog.Logger
-	Observer Observer
-	// Router is told of room; nil until it is known is not allowed.
-	Router *actor.PID
+	Ref     *Ref
+	Indexes *Indexes
+	Log     *slog.Logger
+	Meter   *meter.Meter
+	Failed  func(supervise.Failed) // hears of a child that panicked
+	Router  *actor.PID             // is told of room
 	// Announce asks every live request to answer with Announced and returns how many were asked.
 	Announce func(id scoring.ReplicaID, epoch uint64) int
 	// Middleware is put around each kind of actor's Receive, inside its Guard; used by fault injection.
@@ -43,6 +36,8 @@ type replicaActor struct {
 	cfg  Config
 	deps Deps
 	m    *machine
+	// meter counts from zero with each instance, as the ledger does.
+	meter *meter.Replica
 
 	connection, feed *actor.PID
 	timer            *time.Timer
@@ -69,13 +64,10 @@ func answerLost(ref *Ref, message any) {
 }
 
 func newActor(cfg Config, deps Deps) *replicaActor {
-	a := &replicaActor{cfg: cfg, deps: deps}
-	a.Strategy = supervise.NewStrategy(deps.Supervise, deps.Seed, a.childFailed)
-	return a
-}
-
-func (a *replicaActor) childFailed(f supervise.Failed) {
-	a.deps.Observer.Failed(f)
+	return &replicaActor{
+		cfg: cfg, deps: deps, meter: deps.Meter.Replica(string(cfg.ID), cfg.Model),
+		Strategy: supervise.NewStrategy(deps.Supervise, deps.Seed, deps.Failed),
+	}
 }
 
 // Receive implements actor.Actor.
@@ -103,7 +95,9 @@ func (a *replicaActor) start(c actor.Context) {
 	ref.pid.Store(c.Self())
 	epoch := ref.epochs.Add(1)
 	awaited := 0
+	a.meter.State(ref.Snapshot().State.String())
 	if epoch > 1 {
+		a.meter.Restarted()
 		// Until the new machine has published, nobody may take the old ledger for true.
 		old := *ref.Snapshot()
 		old.Epoch, old.Recovering = epoch, true
@@ -143,8 +137,7 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reser
 		case refuse:
 			c.Send(request.From, &Refused{Ticket: e.ticket, Replica: a.cfg.ID, Reason: e.reason, Snapshot: ref.Snapshot()})
 		case publish:
-			ref.life = a.m.life
-			ref.snapshot.Store(a.m.snapshot())
+			a.publish()
 			if e.room {
 				c.Send(a.deps.Router, Room{a.cfg.ID})
 			}
@@ -155,12 +148,27 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reser
 		case voidIndex:
 			c.Send(a.feed, void{})
 		case entered:
-			a.deps.Observer.StateChanged(a.cfg.ID, e.from, e.to, e.why)
+			a.meter.State(e.to.String())
+			a.deps.Log.Info("replica state", slog.String("replica", string(a.cfg.ID)),
+				slog.String("from", e.from.String()), slog.String("to", e.to.String()), slog.String("why", e.why))
 		case alarm:
-			a.deps.Observer.Alarm(a.cfg.ID, e.what)
+			a.deps.Log.Warn("replica alarm", slog.String("replica", string(a.cfg.ID)), slog.String("what", e.what))
 		}
 	}
 	a.arm(c)
+}
+
+// publish lets others know how the replica is now.
+func (a *replicaActor) publish() {
+	ref := a.deps.Ref
+	if ref.life.incarnation != a.m.life.incarnation {
+		a.meter.Reborn()
+	}
+	ref.life = a.m.life
+	snap := a.m.snapshot()
+	ref.snapshot.Store(snap)
+	a.meter.Load(snap.Load)
+	a.meter.Counters(a.m.ledger.Counters())
 }
 
 // arm keeps the one timer at the time that the machine wants.

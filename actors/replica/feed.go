@@ -136,13 +136,14 @@ func (f *feed) subscribe(c actor.Context) {
 	f.cancel, f.ended, f.began = cancel, ended, time.Now()
 	self, root, run := c.Self(), c.ActorSystem().Root, f.run
 	place, first, incarnation := f.place, true, f.tuned.incarnation
+	meter := f.deps.Meter.Feed(string(f.deps.Ref.ID))
 	supervise.Go(f.deps.Log, "cache feed", func() {
 		_ = f.source.Subscribe(ctx, func(b engine.KVBatch) {
 			if b.Reset {
 				place.Index.Void(place.Slot)
 			}
 			place.Index.Apply(place.Slot, b.Events)
-			f.deps.Observer.CacheEvents(f.deps.Ref.ID, len(b.Events))
+			meter.Events(b.Events)
 			if first {
 				first = false
 				root.Send(f.parent, FeedReady{incarnation})

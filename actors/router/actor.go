@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/meter"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/actors/supervise"
@@ -17,18 +18,11 @@ import (
 	"plimsoll/scoring/ledger"
 )
 
-// Observer hears what operators want to know. All functions are required and must not block.
-type Observer struct {
-	Failed     func(supervise.Failed)
-	Refused    func(model string, kind fault.Kind)
-	Dispatched func(model string, waited time.Duration)
-	Encoded    func(model string, took time.Duration, tokens int)
-}
-
 // Stats is what a router publishes for metrics.
 type Stats struct {
 	QueuedRequests int
 	QueuedTokens   scoring.Tokens
+	Reserving      int // reservations not answered yet
 	Encoding       int // inputs waiting for a worker or with one
 	EncodingBytes  int
 }
@@ -38,12 +32,14 @@ type Encoder func(stream.Input) ([]stream.Prompt, error)
 
 // Deps are what a router needs from outside. All are required.
 type Deps struct {
-	Refs     []*replica.Ref // ordered by ID
-	Encode   Encoder
-	Gate     *Gate
-	Workers  int
-	Log      *slog.Logger
-	Observer Observer
+	Refs      []*replica.Ref // ordered by ID
+	Encode    Encoder
+	Gate      *Gate
+	Workers   int
+	Log       *slog.Logger
+	Meter     *meter.Router
+	Tokenizer *meter.Tokenizer
+	Failed    func(supervise.Failed) // hears of a worker that panicked
 	// Restarted asks every live call of the model to submit again.
 	Restarted func(model string)
 	// NewTicket names reservations; it must not repeat itself across restarts.
@@ -210,7 +206,12 @@ func (a *routerActor) stop() {
 }
 
 func (a *routerActor) step(c actor.Context, message any) {
-	a.perform(c, a.m.step(time.Now(), message, views(a.deps.Refs)))
+	began := time.Now()
+	effects := a.m.step(began, message, views(a.deps.Refs))
+	if _, ok := message.(*stream.Submit); ok {
+		a.deps.Meter.Decided(time.Since(began))
+	}
+	a.perform(c, effects)
 }
 
 func (a *routerActor) perform(c actor.Context, effects []effect) {
@@ -223,9 +224,11 @@ func (a *routerActor) perform(c actor.Context, effects []effect) {
 		case giveBack:
 			e.ref.Tell(replica.End{Ticket: e.ticket, Reason: ledger.Refused})
 		case refused:
-			a.deps.Observer.Refused(a.cfg.Model, e.kind)
+			a.deps.Meter.Refused(e.kind)
 		case dispatched:
-			a.deps.Observer.Dispatched(a.cfg.Model, e.waited)
+			a.deps.Meter.Dispatched(e.waited)
+		case reranked:
+			a.deps.Meter.Reranked()
 		}
 	}
 	a.arm(c)
@@ -249,10 +252,16 @@ func (a *routerActor) arm(c actor.Context) {
 }
 
 func (a *routerActor) publish() {
-	a.deps.Stats.Store(&Stats{
-		QueuedRequests: a.m.waiting.Len(), QueuedTokens: a.m.waiting.Tokens(),
+	s := Stats{
+		QueuedRequests: a.m.waiting.Len(), QueuedTokens: a.m.waiting.Tokens(), Reserving: len(a.m.tickets),
 		Encoding: len(a.jobs.heap) + len(a.running), EncodingBytes: a.jobs.bytes,
-	})
+	}
+	if s == *a.deps.Stats.Load() {
+		return
+	}
+	a.deps.Stats.Store(&s)
+	a.deps.Meter.Queue(s.QueuedRequests, int(s.QueuedTokens))
+	a.deps.Tokenizer.Queue(s.Encoding, s.EncodingBytes)
 }
 
 // submit has a submission tokenized, unless it brings its prompts, and then places it.
@@ -273,6 +282,7 @@ func (a *routerActor) submit(c actor.Context, sub *stream.Submit) {
 	j := &job{input: in, bytes: inputBytes(in), arrival: sub.Arrival, owner: sub}
 	j.done = func(prompts []stream.Prompt, err error) {
 		if err != nil {
+			a.deps.Tokenizer.Refused(fault.Of(err).Kind)
 			sub.Call.Tell(stream.Rejected{Number: sub.Number, Fault: fault.Of(err)})
 			return
 		}
@@ -327,13 +337,13 @@ func (a *routerActor) encoded(e encoded) {
 	for _, p := range e.prompts {
 		tokens += len(p.IDs)
 	}
-	a.deps.Observer.Encoded(a.cfg.Model, e.took, tokens)
+	a.deps.Tokenizer.Encoded(e.took, tokens)
 	e.job.done(e.prompts, e.err)
 }
 
 // workerFailed answers for a worker that panicked; the strategy restarts it. It runs on the router's goroutine.
 func (a *routerActor) workerFailed(f supervise.Failed) {
-	a.deps.Observer.Failed(f)
+	a.deps.Failed(f)
 	e, ok := f.Message.(encode)
 	if !ok {
 		return

@@ -38,6 +38,8 @@ type (
 	}
 	// refused reports that a submission was turned away.
 	refused struct{ kind fault.Kind }
+	// reranked reports a reservation that was refused.
+	reranked struct{}
 	// dispatched reports that a submission was placed after waiting that long.
 	dispatched struct{ waited time.Duration }
 )
@@ -46,6 +48,7 @@ func (tellCall) isEffect()   {}
 func (reserve) isEffect()    {}
 func (giveBack) isEffect()   {}
 func (refused) isEffect()    {}
+func (reranked) isEffect()   {}
 func (dispatched) isEffect() {}
 
 // booking is what the router has asked a replica for and not heard back about.
@@ -290,6 +293,7 @@ func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
 	delete(m.tickets, r.Ticket)
 	m.unbook(a)
 	a.by.refused = true
+	m.emit(reranked{})
 	m.answered(now, a.by, vs)
 }
 

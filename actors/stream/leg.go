@@ -17,6 +17,7 @@ type Model struct {
 // legState is one answer as the machine sees it.
 type legState struct {
 	index, prompt int
+	decode        func() *detok.Stream // begins a stream of IDs
 	detok         *detok.Stream
 	stops         *detok.Stops
 
@@ -31,9 +32,11 @@ type legState struct {
 }
 
 func newLeg(req *Request, model Model, index int) *legState {
+	decode := func() *detok.Stream {
+		return detok.New(model.Decoder, detok.Config{SkipSpecial: req.SkipSpecialTokens})
+	}
 	return &legState{
-		index: index, prompt: index / req.N,
-		detok: detok.New(model.Decoder, detok.Config{SkipSpecial: req.SkipSpecialTokens}),
+		index: index, prompt: index / req.N, decode: decode, detok: decode(),
 		stops: detok.NewStops(req.Stop, req.IncludeStop),
 	}
 }
@@ -84,6 +87,7 @@ func (l *legState) piece(t engine.Token) (string, error) {
 	}
 	// The engine sent text for IDs it lost: the window can't know them, so it starts anew behind them.
 	held, err := l.detok.Flush()
+	l.detok = l.decode()
 	return held + *t.Text, err
 }
 

@@ -52,6 +52,17 @@ func (l *Live) Tell(message any) int {
 	return len(l.calls)
 }
 
+// TellModel gives a message to every running call of a model.
+func (l *Live) TellModel(model string, message any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.calls {
+		if c.Request.Model == model {
+			c.Tell(message)
+		}
+	}
+}
+
 // Drained waits until no call runs or ctx ends.
 func (l *Live) Drained(ctx context.Context) error {
 	for {

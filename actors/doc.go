@@ -1,0 +1,26 @@
+// Package actors is what is alive in a node: it puts the actor system together and starts and ends it in order.
+//
+//	node                       supervises all; restarts a failed child after a back-off of our own
+//	├─ router-0, ...           one a model: tokenization, ranking, queue (package router)
+//	│   └─ worker-...          tokenizes
+//	└─ replica-0, ...          one a replica: life cycle and ledger (package replica)
+//	    ├─ connection          probes the engine
+//	    └─ feed                writes the replica's part of the prefix index
+//
+// Requests run in goroutines of their own (package stream), the HTTP edge in package ingress.
+//
+// # State and its owners
+//
+//	state                         owner (only writer)          how others read it
+//	ledger, life cycle            replica actor                Snapshot, an atomic pointer
+//	queue, own bookings, rates    router actor                 Stats, an atomic pointer
+//	prefix index, a slot          the replica's feed           Index.Match, concurrently
+//	request, attempts, tickets    the request's goroutine      Response; announcements to restarted actors
+//	register of live requests     stream.Live                  its methods
+//	tokenization slots of a node  router.Gate                  its methods
+//
+// # Start and end
+//
+// Start spawns node, which spawns the rest; replicas connect by themselves. Drain refuses new requests and waits for the
+// running ones; Stop ends what is left with an error, stops the actors and closes the engines.
+package actors

@@ -1,0 +1,332 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/ingress"
+	"plimsoll/actors/meter"
+	"plimsoll/actors/replica"
+	"plimsoll/actors/router"
+	"plimsoll/actors/stream"
+	"plimsoll/actors/supervise"
+	"plimsoll/engine"
+	"plimsoll/scoring/policy"
+	"plimsoll/tokenizer"
+)
+
+// Config says what a node serves.
+type Config struct {
+	Models    []Model
+	Stream    stream.Config
+	Supervise supervise.Config
+	// TokenizeMax is how many inputs the node tokenizes at once.
+	TokenizeMax int
+}
+
+// Model is one served model and its replicas.
+type Model struct {
+	Tokenizer *tokenizer.Model
+	Router    router.Config // Router.Model is the name that clients use
+	Replicas  []Replica
+}
+
+// Replica is one replica and its engine, which the system closes at its end.
+type Replica struct {
+	Config replica.Config
+	Engine engine.Engine
+}
+
+// Deps are what a system needs from outside.
+type Deps struct {
+	Log   *slog.Logger
+	Meter *meter.Meter
+	Seed  uint64 // of jitter and ties
+	Boot  uint64 // names this life of the node in tickets
+	// Middleware is put around every actor's Receive, by kind; nil for none. Fault injection uses it.
+	Middleware func(kind string) actor.ReceiverMiddleware
+}
+
+// Validate reports what makes no sense.
+func (c Config) Validate() error {
+	errs := []error{c.Stream.Validate()}
+	if c.TokenizeMax < 1 {
+		errs = append(errs, errors.New("at least one input must be tokenized at once"))
+	}
+	if len(c.Models) == 0 {
+		errs = append(errs, errors.New("there is no model to serve"))
+	}
+	names := map[string]bool{}
+	for _, m := range c.Models {
+		errs = append(errs, m.Router.Validate())
+		if !slices.Contains(policy.Names(), m.Router.Policy) {
+			errs = append(errs, fmt.Errorf("unknown policy %q: choose one of %s", m.Router.Policy, strings.Join(policy.Names(), ", ")))
+		}
+		if names["model "+m.Router.Model] {
+			errs = append(errs, fmt.Errorf("model %q is there twice", m.Router.Model))
+		}
+		names["model "+m.Router.Model] = true
+		for _, r := range m.Replicas {
+			errs = append(errs, r.Config.Validate())
+			if names[string(r.Config.ID)] {
+				errs = append(errs, fmt.Errorf("two replicas are called %q: names must differ", r.Config.ID))
+			}
+			names[string(r.Config.ID)] = true
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// System is a running node.
+type System struct {
+	cfg     Config
+	deps    Deps
+	actors  *actor.ActorSystem
+	node    *actor.PID
+	live    *stream.Live
+	gate    *router.Gate
+	models  []*model
+	started time.Time
+
+	closing atomic.Bool
+	tickets atomic.Uint64
+}
+
+// model is a served model at run time.
+type model struct {
+	Model
+
+	refs   []*replica.Ref
+	router *actor.PID
+	stats  atomic.Pointer[router.Stats]
+	meters modelMeters
+}
+
+var _ ingress.Front = (*System)(nil)
+
+// Start brings a node up. It returns at once: replicas are connected to and retried by their actors.
+func Start(cfg Config, deps Deps) (*System, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if deps.Log == nil || deps.Meter == nil {
+		return nil, errors.New("a system needs a log and a meter")
+	}
+	if deps.Middleware == nil {
+		deps.Middleware = func(string) actor.ReceiverMiddleware {
+			return func(next actor.ReceiverFunc) actor.ReceiverFunc { return next }
+		}
+	}
+	quiet := deps.Log // the library's own words are of use to its developers only
+	s := &System{
+		cfg: cfg, deps: deps, live: stream.NewLive(), gate: router.NewGate(cfg.TokenizeMax), started: time.Now(),
+		actors: actor.NewActorSystem(
+			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
+				return slog.New(levelled{quiet.Handler(), slog.LevelError})
+			}),
+			actor.WithDeadLetterRequestLogging(false)),
+	}
+	for i, m := range cfg.Models {
+		s.models = append(s.models, s.newModel(i, m))
+	}
+	strategy := supervise.NewStrategy(cfg.Supervise, deps.Seed, s.failed)
+	props := actor.PropsFromProducer(func() actor.Actor { return newNode(s) },
+		actor.WithGuardian(strategy),
+		actor.WithReceiverMiddleware(supervise.Guard(deps.Log, "node", nil), deps.Middleware("node")))
+	node, err := s.actors.Root.SpawnNamed(props, nodeName)
+	if err != nil {
+		return nil, fmt.Errorf("starting the actors: %w", err)
+	}
+	s.node = node
+	return s, nil
+}
+
+func (s *System) newModel(i int, parts Model) *model {
+	m := &model{
+		Model:  parts,
+		router: s.actors.NewLocalPID(nodeName + "/" + routerName(i)),
+		meters: newModelMeters(s.deps.Meter, parts),
+	}
+	m.stats.Store(&router.Stats{})
+	for _, r := range parts.Replicas {
+		m.refs = append(m.refs, replica.NewRef(r.Config.ID, parts.Router.Model, r.Engine, s.actors.Root))
+	}
+	slices.SortFunc(m.refs, func(a, b *replica.Ref) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return m
+}
+
+func routerName(i int) string { return "router-" + strconv.Itoa(i) }
+
+// failed hears of every actor that panicked.
+func (s *System) failed(f supervise.Failed) {
+	kind := f.Actor[strings.LastIndexByte(f.Actor, '/')+1:]
+	kind = strings.TrimRight(kind, "0123456789$-")
+	s.deps.Meter.Panicked(kind)
+	s.deps.Log.Warn("actor restarts", slog.String("actor", f.Actor), slog.Int("strikes", f.Strikes), slog.Duration("delay", f.Delay))
+}
+
+// model finds a served model by its name.
+func (s *System) model(name string) *model {
+	for _, m := range s.models {
+		if m.Router.Model == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// Models implements ingress.Front.
+func (s *System) Models() []ingress.Model {
+	out := make([]ingress.Model, 0, len(s.models))
+	for _, m := range s.models {
+		im := ingress.Model{Name: m.Router.Model, Created: s.started, Tokenizer: m.Tokenizer}
+		for _, ref := range m.refs {
+			if snap := ref.Snapshot(); snap.Told {
+				im.ContextTokens = max(im.ContextTokens, int(snap.Load.Limits.SequenceTokens))
+			}
+			im.Logprobs = im.Logprobs || ref.Capabilities.Logprobs
+		}
+		out = append(out, im)
+	}
+	slices.SortFunc(out, func(a, b ingress.Model) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Submit implements ingress.Front.
+func (s *System) Submit(req *stream.Request) *stream.Response {
+	m := s.model(req.Model)
+	if s.closing.Load() || m == nil {
+		f := fault.New(fault.ShuttingDown, "this node is shutting down; try again")
+		if m == nil {
+			f = fault.New(fault.ModelNotFound, "the model %q does not exist", req.Model)
+		}
+		r := stream.NewResponse(req.Input.Prompts()*req.N, func() {})
+		r.End(f)
+		return r
+	}
+	return stream.Start(s.cfg.Stream, stream.Deps{
+		Live: s.live, Log: s.deps.Log,
+		Router: func(message any) { s.actors.Root.Send(m.router, message) },
+		Model:  stream.Model{Decoder: m.Tokenizer, EndTokens: m.Tokenizer.Ends()},
+		Ended:  m.meters.ended,
+	}, req)
+}
+
+// Tokenize implements ingress.Front.
+func (s *System) Tokenize(ctx context.Context, name string, in stream.Input) ([]ingress.Encoded, error) {
+	m := s.model(name)
+	if m == nil {
+		return nil, fault.New(fault.ModelNotFound, "the model %q does not exist", name)
+	}
+	reply := make(chan router.Tokenized, 1)
+	s.actors.Root.Send(m.router, &router.Tokenize{Input: in, Reply: reply})
+	select {
+	case r := <-reply:
+		if r.Err != nil {
+			return nil, fault.Of(r.Err)
+		}
+		out := make([]ingress.Encoded, len(r.Prompts))
+		for i, p := range r.Prompts {
+			out[i] = ingress.Encoded{Text: p.Text, IDs: p.IDs}
+		}
+		return out, nil
+	case <-ctx.Done():
+		return nil, &fault.Fault{Kind: fault.ClientGone, Message: "the client has left", Err: ctx.Err()}
+	}
+}
+
+// Health implements ingress.Front.
+func (s *System) Health() ingress.Health {
+	h := ingress.Health{ShuttingDown: s.closing.Load(), Ready: true}
+	for _, m := range s.models {
+		serves := false
+		for _, ref := range m.refs {
+			snap := ref.Snapshot()
+			serves = serves || snap.State.Routable()
+			h.Replicas = append(h.Replicas, ingress.Replica{Name: string(ref.ID), Model: m.Router.Model, State: snap.State.String()})
+		}
+		h.Ready = h.Ready && serves
+	}
+	h.Ready = h.Ready && !h.ShuttingDown
+	return h
+}
+
+// Snapshots returns what every replica has published last, by model and ordered by ID.
+func (s *System) Snapshots() []*replica.Snapshot {
+	var out []*replica.Snapshot
+	for _, m := range s.models {
+		for _, ref := range m.refs {
+			out = append(out, ref.Snapshot())
+		}
+	}
+	return out
+}
+
+// Live is the number of running requests; Queue what waits in the routers.
+func (s *System) Live() int { return s.live.Len() }
+
+// Queue sums up what waits in the routers.
+func (s *System) Queue() router.Stats {
+	var sum router.Stats
+	for _, m := range s.models {
+		st := m.stats.Load()
+		sum.QueuedRequests += st.QueuedRequests
+		sum.QueuedTokens += st.QueuedTokens
+		sum.Encoding += st.Encoding
+		sum.EncodingBytes += st.EncodingBytes
+	}
+	return sum
+}
+
+// Close says that the node is going down: new requests are refused from now on, running ones go on.
+func (s *System) Close() { s.closing.Store(true) }
+
+// Drain closes the system and waits until no request runs, or for ctx's end.
+func (s *System) Drain(ctx context.Context) error {
+	s.Close()
+	return s.live.Drained(ctx)
+}
+
+// stopWait bounds how long the actors may take to stop; they only wait for goroutines that promise to end at once.
+const stopWait = 10 * time.Second
+
+// Stop ends what still runs with an error, stops the actors and closes the engines. It is called once, after Drain or
+// instead of it.
+func (s *System) Stop() error {
+	s.Close()
+	s.live.Tell(stream.Shutdown{Fault: fault.New(fault.ShuttingDown, "this node is shutting down; try again")})
+	ctx, cancel := context.WithTimeout(context.Background(), stopWait)
+	defer cancel()
+	errs := []error{s.live.Drained(ctx)}
+	if err := s.actors.Root.StopFuture(s.node).Wait(); err != nil {
+		errs = append(errs, fmt.Errorf("stopping the actors: %w", err))
+	}
+	s.actors.Shutdown()
+	for _, m := range s.models {
+		for _, ref := range m.refs {
+			errs = append(errs, ref.Engine.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// levelled raises a handler's least level.
+type levelled struct {
+	slog.Handler
+	least slog.Level
+}
+
+// Enabled implements slog.Handler.
+func (l levelled) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= l.least && l.Handler.Enabled(ctx, level)
+}

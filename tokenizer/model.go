@@ -1,0 +1,77 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"plimsoll/tokenizer/chat"
+	"plimsoll/tokenizer/hf"
+	"plimsoll/tokenizer/jinja"
+)
+
+// ErrNoTemplate is what Render returns for a model whose folder holds no chat template.
+var ErrNoTemplate = errors.New("this model has no chat template: use /v1/completions")
+
+// Model is one model's tokenizer and chat template.
+type Model struct {
+	*hf.Tokenizer
+
+	renderer *chat.Renderer // nil: no chat template
+	ends     []uint32
+	now      func() time.Time
+}
+
+// Load reads a model's folder. dir names it in errors, which say the file and the place; now is the clock that templates
+// may ask for the date.
+func Load(fsys fs.FS, dir string, now func() time.Time) (*Model, error) {
+	tok, err := hf.LoadDir(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{Tokenizer: tok, now: now}
+	if err := m.load(fsys, dir); err != nil {
+		return nil, errors.Join(err, tok.Close())
+	}
+	return m, nil
+}
+
+func (m *Model) load(fsys fs.FS, dir string) error {
+	var err error
+	if m.ends, err = m.Tokenizer.EndTokens(fsys, dir); err != nil {
+		return err
+	}
+	source, err := chat.Load(fsys, jinja.DefaultLimits())
+	switch {
+	case errors.Is(err, chat.ErrNoTemplate):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if m.renderer, err = chat.New(source.Template, source.Config()); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return nil
+}
+
+// Ends are the IDs that end an answer, sorted.
+func (m *Model) Ends() []uint32 { return slices.Clone(m.ends) }
+
+// Render turns a chat request into the prompt's text. It fails with ErrNoTemplate, or a [*chat.BadInput].
+func (m *Model) Render(req chat.Request) (string, error) {
+	if m.renderer == nil {
+		return "", ErrNoTemplate
+	}
+	return m.renderer.Render(req, m.now)
+}
+
+// Chat renders a chat request and encodes the prompt. A template writes all special tokens itself, so the encoder adds none.
+func (m *Model) Chat(req chat.Request) (text string, ids []uint32, err error) {
+	if text, err = m.Render(req); err != nil {
+		return "", nil, err
+	}
+	ids, err = m.Encode(text, false)
+	return text, ids, err
+}
