@@ -8,6 +8,8 @@ import (
 )
 
 // BadInput is a request that the client must change: HTTP 400.
+//
+//nolint:errname // a kind of answer more than a failure: the tokenizer room calls it so everywhere
 type BadInput struct {
 	Param   string // the parameter at fault, such as "tools" or "messages[2].content"
 	Message string // for the client

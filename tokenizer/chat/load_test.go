@@ -3,6 +3,7 @@ package chat_test
 import (
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -251,7 +252,7 @@ func readVocabulary(tb testing.TB, model string) vocabulary {
 	bytesOf := byteAlphabet()
 	v := vocabulary{}
 	for token, id := range file.Model.Vocab {
-		var text []byte
+		text := make([]byte, 0, len(token))
 		for _, r := range token {
 			text = append(text, bytesOf[r])
 		}
@@ -280,10 +281,10 @@ func byteAlphabet() map[rune]byte {
 
 func (v vocabulary) text(tb testing.TB, ids []int) string {
 	tb.Helper()
-	out := ""
+	var out strings.Builder
 	for _, id := range ids {
 		require.Contains(tb, v, id)
-		out += v[id]
+		out.WriteString(v[id])
 	}
-	return out
+	return out.String()
 }

@@ -229,7 +229,8 @@ func TestVariables(t *testing.T) {
 		{"effort auto is dropped", nil, chat.Request{ReasoningEffort: pointer("auto")}, "<s> False True True - null - False"},
 		{
 			"enable_thinking said wins over effort", nil,
-			chat.Request{ReasoningEffort: pointer("high"), Kwargs: json.RawMessage(`{"enable_thinking":false}`)}, "<s> False True False high null - False",
+			chat.Request{ReasoningEffort: pointer("high"), Kwargs: json.RawMessage(`{"enable_thinking":false}`)},
+			"<s> False True False high null - False",
 		},
 		{"documents", nil, chat.Request{Documents: json.RawMessage(`[{"title":"t"}]`)}, `<s> False True - - [{"title": "t"}] - False`},
 		{"kwargs", nil, chat.Request{Kwargs: json.RawMessage(`{"x":1.0,"bos_token":"B","add_generation_prompt":false,"continue_final_message":true}`)}, "B False True - - null 1.0 False"},
@@ -276,7 +277,7 @@ func TestContinueFinalMessage(t *testing.T) {
 				ContinueFinalMessage: pointer(true),
 			}, clock)
 			if c.want == "" {
-				requireBadInput(t, err, "continue_final_message")
+				_ = requireBadInput(t, err, "continue_final_message")
 				return
 			}
 			require.NoError(t, err)
@@ -360,12 +361,12 @@ func TestTemplateErrors(t *testing.T) {
 	require.Equal(t, jinja.KindTemplate, e.Kind)
 
 	_, err = renderer(t, `{{ messages[7].content }}`, nil).Render(req, clock)
-	requireBadInput(t, err, "messages")
+	_ = requireBadInput(t, err, "messages")
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, jinja.KindUndefined, e.Kind)
 
 	_, err = renderer(t, `{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}`, nil).Render(req, clock)
-	requireBadInput(t, err, "messages")
+	_ = requireBadInput(t, err, "messages")
 	require.ErrorIs(t, err, jinja.ErrLimit)
 }
 

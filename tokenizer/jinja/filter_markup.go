@@ -88,7 +88,7 @@ func filterURLEncode(s *state, v Value, _ args) Value {
 	return out.String()
 }
 
-func filterFileSize(s *state, v Value, a args) Value {
+func filterFileSize(_ *state, v Value, a args) Value {
 	n := asNumber(v)
 	if t, ok := asString(v); ok {
 		f, err := strconv.ParseFloat(strings.TrimFunc(t, isSpace), 64)

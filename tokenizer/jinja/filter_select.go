@@ -127,8 +127,9 @@ func filterMap(s *state, v Value, a args) Value {
 		rest := args{a.positional[1:], a.names, a.named}
 		apply = func(x Value) Value { return s.filter(f, x, rest) }
 	}
-	var out []Value
-	for _, x := range s.mapped(v) {
+	items := s.mapped(v)
+	out := make([]Value, 0, len(items))
+	for _, x := range items {
 		s.work(1)
 		out = append(out, apply(x))
 	}

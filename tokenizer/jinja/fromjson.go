@@ -95,8 +95,12 @@ func (d *jsonDecoder) value(depth int) (Value, error) {
 		text  string
 		value Value
 	}{
-		{"true", true}, {"false", false}, {"null", nil},
-		{"NaN", math.NaN()}, {"Infinity", math.Inf(1)}, {"-Infinity", math.Inf(-1)},
+		{"true", true},
+		{"false", false},
+		{"null", nil},
+		{"NaN", math.NaN()},
+		{"Infinity", math.Inf(1)},
+		{"-Infinity", math.Inf(-1)},
 	} {
 		if strings.HasPrefix(d.src[d.pos:], w.text) {
 			d.pos += len(w.text)

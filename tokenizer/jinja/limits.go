@@ -38,7 +38,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		TemplateBytes:   1 << 20,
 		ExpressionDepth: 200,
-		Steps:           20_000_000,
+		Steps:           10_000_000,
 		OutputBytes:     32 << 20,
 		AllocBytes:      512 << 20,
 		MacroDepth:      120,

@@ -385,11 +385,11 @@ func (p *parser) filter(e expr) *filterExpr {
 }
 
 func (p *parser) dottedName() string {
-	name := p.expectName()
+	parts := []string{p.expectName()}
 	for p.skipOperator(".") {
-		name += "." + p.expectName()
+		parts = append(parts, p.expectName())
 	}
-	return name
+	return strings.Join(parts, ".")
 }
 
 // test parses "is name", "is not name", each with an argument in parentheses or without.
