@@ -328,15 +328,15 @@ func (r *run) expire(t *rapid.T) {
 		r.o.end(ticket)
 		r.did["expire"]++
 	}
-	next, any := r.l.NextExpiry()
+	next, lingers := r.l.NextExpiry()
 	var bounds []time.Time
 	for _, h := range r.o.live {
 		if h.state == ledger.Lingering {
 			bounds = append(bounds, h.until)
 		}
 	}
-	require.Equal(t, len(bounds) > 0, any)
-	if any {
+	require.Equal(t, len(bounds) > 0, lingers)
+	if lingers {
 		require.Equal(t, slices.MinFunc(bounds, time.Time.Compare), next)
 	}
 }

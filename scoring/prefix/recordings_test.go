@@ -132,7 +132,7 @@ func dense(t *testing.T, messages []recordedMessage) bool {
 // convert turns recorded events into the index's. Stores of a batch that answers a request for a full report name
 // blocks again and are no copies; that is for the decoder to know, so here they are left out.
 func convert(recorded []recordedEvent, report bool) []prefix.Event {
-	var out []prefix.Event
+	out := make([]prefix.Event, 0, len(recorded))
 	for _, r := range recorded {
 		e := prefix.Event{Tokens: r.Tokens, BlockTokens: r.BlockSize}
 		for _, h := range r.Hashes {
@@ -223,9 +223,10 @@ func TestRecordings(t *testing.T) {
 
 func replay(t *testing.T, name string, requests []recordedRequest) (compared, hits int) {
 	t.Helper()
-	var feeds []*recording
+	paths := shared.Glob(t, "testdata", "kv-events", name+"*.events.jsonl*")
+	feeds := make([]*recording, 0, len(paths))
 	size := 0
-	for _, path := range shared.Glob(t, "testdata", "kv-events", name+"*.events.jsonl*") {
+	for _, path := range paths {
 		f := &recording{messages: shared.Lines[recordedMessage](t, path)}
 		if parts := strings.Split(filepath.Base(path), "."); strings.HasPrefix(parts[1], "rank") {
 			f.rank = strings.TrimPrefix(parts[1], "rank")

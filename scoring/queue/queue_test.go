@@ -108,7 +108,7 @@ func TestQueueAgainstList(t *testing.T) {
 					}
 					return 0
 				})
-				want := []queue.ID{}
+				want := make([]queue.ID, 0, len(sorted))
 				for _, e := range sorted {
 					want = append(want, e.ID)
 				}

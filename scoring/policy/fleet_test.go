@@ -1,0 +1,188 @@
+package policy_test
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/scoring"
+	"plimsoll/scoring/cost"
+	"plimsoll/scoring/ledger"
+	"plimsoll/scoring/policy"
+	"plimsoll/scoring/prefix"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+const blockTokens = 16
+
+// fleet is a crude model of replicas behind one router: each prefills its prompts one after the other at its rates, and
+// decodes all it has at the step time of its batch. Ledgers and index are the real ones.
+type fleet struct {
+	t        *testing.T
+	policy   policy.Policy
+	index    *prefix.Index
+	replicas []*replica
+	now      time.Time
+	number   uint64
+	events   agenda
+}
+
+type replica struct {
+	id     scoring.ReplicaID
+	slot   prefix.Slot
+	ledger *ledger.Ledger
+	rates  cost.Rates
+	busy   time.Time // until then it prefills
+	took   int       // requests dispatched to it
+	most   int       // of its sequences at once
+}
+
+type request struct {
+	tokens []uint32
+	output int
+}
+
+func newFleet(t *testing.T, name string, seed uint64, rates ...cost.Rates) *fleet {
+	t.Helper()
+	p, err := policy.New(name, rand.New(rand.NewPCG(seed, 0)))
+	require.NoError(t, err)
+	cfg := prefix.DefaultConfig()
+	cfg.Model, cfg.BlockTokens = "m", blockTokens
+	f := &fleet{t: t, policy: p, index: prefix.NewIndex(cfg), now: start}
+	for i, r := range rates {
+		limits := scoring.Limits{KVBlocks: 25_000, Seats: 256, SequenceTokens: 131_072, BlockTokens: blockTokens}
+		f.replicas = append(f.replicas, &replica{
+			id: scoring.ReplicaID(fmt.Sprintf("r%d", i)), slot: f.index.Add(prefix.Routed, limits.KVBlocks),
+			ledger: ledger.New(limits), rates: r,
+		})
+	}
+	return f
+}
+
+// equal is n replicas of the default speed.
+func equal(n int) []cost.Rates {
+	out := make([]cost.Rates, n)
+	for i := range out {
+		out[i] = cost.DefaultRates()
+	}
+	return out
+}
+
+// dispatch routes a request and returns the place of its replica; it must find one.
+func (f *fleet) dispatch(req request) int {
+	f.t.Helper()
+	f.number++
+	keys := prefix.AppendKeys(nil, prefix.Namespace{Model: "m"}.Seed(), req.tokens, blockTokens)
+	overlap := f.index.Match(f.now, keys, nil)
+	plan := ledger.Plan{
+		Ticket: scoring.Ticket{Boot: 1, Number: f.number}, Keys: keys, PromptTokens: scoring.Tokens(len(req.tokens)),
+		OutputTokens: scoring.Tokens(req.output), MaxOutputTokens: scoring.Tokens(req.output), MarginBlocks: 1, Shares: true,
+	}
+	demand := policy.Demand{
+		PromptTokens: plan.PromptTokens, OutputTokens: plan.OutputTokens, MinSequenceTokens: plan.PromptTokens + 1,
+		Arrival: f.now, Seats: 1,
+	}
+	claims := make([]ledger.Claim, len(f.replicas))
+	candidates := make([]policy.Candidate, len(f.replicas))
+	for i, r := range f.replicas {
+		plan.OverlapTokens = min(scoring.Tokens(overlap[r.slot])*blockTokens, plan.PromptTokens-1)
+		load := r.ledger.Load()
+		claims[i] = plan.Claim(load.Limits)
+		candidates[i] = policy.Candidate{
+			ID: r.id, Load: load, OverlapTokens: plan.OverlapTokens,
+			NeedBlocks: policy.NeedBlocks(claims[i], overlap[r.slot]), Rates: r.rates,
+		}
+	}
+	dec := f.policy.Decide(f.now, &demand, candidates)
+	require.Equal(f.t, policy.Dispatch, dec.Verdict, "%+v", dec)
+	r := f.replicas[dec.Index]
+	require.Equal(f.t, ledger.None, r.ledger.Reserve(f.now, claims[dec.Index]))
+	f.policy.OnDispatch(&demand, r.id)
+	f.index.Routed(r.slot, keys)
+	r.took++
+	load := r.ledger.Load()
+	r.most = max(r.most, load.Reserved+load.Running)
+
+	c := claims[dec.Index]
+	if r.busy.Before(f.now) {
+		r.busy = f.now
+	}
+	r.busy = r.busy.Add(seconds(r.rates.PrefillSeconds(c.PrefillTokens, c.PromptTokens-c.PrefillTokens)))
+	f.events.add(r.busy, func() {
+		require.True(f.t, r.ledger.Start(c.Ticket, f.now))
+		f.policy.OnFirstToken(&demand, r.id)
+		step := r.rates.StepSecondsAt(r.ledger.Load().DecodeKVTokens)
+		f.events.add(f.now.Add(seconds(float64(req.output)*step)), func() {
+			require.True(f.t, r.ledger.End(c.Ticket, ledger.Finished))
+			f.policy.OnEnd(&demand, r.id)
+		})
+	})
+	return dec.Index
+}
+
+// runUntil lets the replicas work up to a moment.
+func (f *fleet) runUntil(t time.Time) {
+	for len(f.events) > 0 && !f.events[0].at.After(t) {
+		e := heap.Pop(&f.events).(event)
+		f.now = e.at
+		e.do()
+	}
+	f.now = t
+}
+
+// finish lets them work until nothing is left to do.
+func (f *fleet) finish() {
+	for len(f.events) > 0 {
+		f.runUntil(f.events[0].at)
+	}
+	for _, r := range f.replicas {
+		require.True(f.t, r.ledger.Empty())
+	}
+}
+
+// shares is how many requests each replica took.
+func (f *fleet) shares() []int {
+	out := make([]int, len(f.replicas))
+	for i, r := range f.replicas {
+		out[i] = r.took
+	}
+	return out
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+type event struct {
+	at    time.Time
+	order int
+	do    func()
+}
+
+// agenda is a heap of events, the earliest first, of the same instant the one added first.
+type agenda []event
+
+func (a *agenda) add(at time.Time, do func()) { heap.Push(a, event{at, len(*a), do}) }
+
+func (a agenda) Len() int { return len(a) }
+
+func (a agenda) Less(i, j int) bool {
+	if !a[i].at.Equal(a[j].at) {
+		return a[i].at.Before(a[j].at)
+	}
+	return a[i].order < a[j].order
+}
+
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+
+func (a *agenda) Push(x any) { *a = append(*a, x.(event)) }
+
+func (a *agenda) Pop() any {
+	last := len(*a) - 1
+	e := (*a)[last]
+	*a = (*a)[:last]
+	return e
+}
