@@ -50,17 +50,18 @@ func (s *Server) generate(x *exchange, q *query) {
 	a.resp = s.deps.Front.Submit(q.req)
 	unwatch := context.AfterFunc(x.r.Context(), a.resp.Cancel)
 	defer unwatch()
-	ended := false
+	over := false
 	defer func() {
-		if !ended {
+		if !over {
 			a.resp.Cancel()
 		}
 		a.account()
 	}()
 	if q.stream {
-		ended = newStreaming(a).run()
+		over = newStreaming(a).run()
 	} else {
-		ended = a.whole()
+		a.whole()
+		over = true
 	}
 }
 
@@ -90,8 +91,8 @@ func faultOf(err error) *fault.Fault {
 	return gone(err)
 }
 
-// whole waits for the whole answer and writes it. It says whether the response ended by itself.
-func (a *answering) whole() bool {
+// whole waits for the whole answer, or the client's leaving, and writes it.
+func (a *answering) whole() {
 	for {
 		d, err := a.resp.Next(a.x.r.Context())
 		if errors.Is(err, io.EOF) {
@@ -99,7 +100,7 @@ func (a *answering) whole() bool {
 		}
 		if err != nil {
 			a.x.fail(faultOf(err))
-			return true
+			return
 		}
 		text, pieces := a.take(d)
 		l := &a.legs[d.Leg]
@@ -113,7 +114,6 @@ func (a *answering) whole() bool {
 	} else {
 		a.x.json(200, wholeCompletion(a))
 	}
-	return true
 }
 
 // take returns what a delta adds to its leg: the text, and the tokens whose text is complete if logprobs are asked for.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -92,7 +93,7 @@ func ParseKeys(r io.Reader) (map[string]string, error) {
 		return nil, fmt.Errorf("read the keys: %w", err)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("there is no key in the file")
+		return nil, errors.New("there is no key in the file")
 	}
 	return keys, nil
 }

@@ -244,7 +244,7 @@ func (p *params) prompt(m Model) stream.Input {
 	case raw[0] != '[':
 		p.complain(name, promptForms+", not %s", openai.Kind(raw))
 	default:
-		p.promptList(name, raw, m, &in)
+		p.promptList(name, raw, &in)
 	}
 	for i, text := range in.Texts {
 		if text == "" {
@@ -261,7 +261,7 @@ func (p *params) prompt(m Model) stream.Input {
 }
 
 // promptList tells the forms of a list by its first member.
-func (p *params) promptList(name string, raw json.RawMessage, m Model, in *stream.Input) {
+func (p *params) promptList(name string, raw json.RawMessage, in *stream.Input) {
 	switch openai.Kind(firstOf(raw)) {
 	case "nothing":
 		p.complain(name, "must not be empty")

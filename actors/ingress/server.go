@@ -183,7 +183,7 @@ func (s *Server) serveRoute(r route) http.HandlerFunc {
 	slices.Sort(allow)
 	allowed := strings.Join(allow, ", ")
 	return func(w http.ResponseWriter, req *http.Request) {
-		x := w.(*exchange) //nolint:errcheck,revive // ServeHTTP is the mux's only caller
+		x := w.(*exchange) // ServeHTTP is the mux's only caller
 		x.route = r.name
 		switch {
 		case r.handle == nil:

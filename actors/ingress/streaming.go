@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"plimsoll/actors/fault"
 	"plimsoll/actors/stream"
@@ -30,37 +31,54 @@ func newStreaming(a *answering) *streaming {
 	})}
 }
 
+// progress is how far a stream has come.
+type progress uint8
+
+const (
+	running progress = iota
+	ended            // the response ended by itself
+	left             // the client is gone; the response is to be cancelled
+)
+
 // run writes until the answer's end. It says whether the response ended by itself; if not, the caller cancels it.
 //
 // Waiting goes in windows: the first lasts until headers are due, the others Config.KeepAlive. A window in which nothing
 // was sent ends with a comment. So a token needs no timer of its own.
 func (s *streaming) run() bool {
+	for window := s.x.s.cfg.EarlyHeaders; ; window = s.x.s.cfg.KeepAlive {
+		if p := s.during(window); p != running {
+			return p == ended
+		}
+		s.pulse()
+	}
+}
+
+// during writes what comes in a window of time.
+func (s *streaming) during(window time.Duration) progress {
 	ctx := s.x.r.Context()
-	window, cancel := context.WithTimeout(ctx, s.x.s.cfg.EarlyHeaders)
-	defer func() { cancel() }()
+	waiting, cancel := context.WithTimeout(ctx, window)
+	defer cancel()
 	for {
-		d, err := s.resp.Next(window)
+		if s.x.writeErr != nil {
+			s.x.entry.fault = gone(s.x.writeErr)
+			return left
+		}
+		d, err := s.resp.Next(waiting)
 		var f *fault.Fault
 		switch {
 		case err == nil:
 			s.deliver(d)
 		case errors.Is(err, io.EOF):
 			s.end()
-			return true
+			return ended
 		case errors.As(err, &f):
 			s.broke(f)
-			return true
+			return ended
 		case ctx.Err() != nil:
 			s.x.entry.fault = gone(ctx.Err())
-			return false
-		default: // the window is over
-			cancel()
-			window, cancel = context.WithTimeout(ctx, s.x.s.cfg.KeepAlive)
-			s.pulse()
-		}
-		if s.x.writeErr != nil {
-			s.x.entry.fault = gone(s.x.writeErr)
-			return false
+			return left
+		default:
+			return running
 		}
 	}
 }
