@@ -15,7 +15,7 @@ import (
 )
 
 const smallest = `{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,"pre_tokenizer":null,
-"post_processor":null,"decoder":null,"model":{"type":"WordLevel","vocab":{"a":0,"b":1},"unk_token":"a"}}`
+"post_processor":null,"decoder":null,"model":{"type":"WordLevel","vocab":{"a":0,"b":1},"unk_token":"b"}}`
 
 func TestFaultsNameTheFileAndThePlace(t *testing.T) {
 	for _, test := range []struct{ name, json, want string }{
@@ -73,7 +73,7 @@ func TestTruncationAndPaddingOfTheFileAreOff(t *testing.T) {
 "truncation":{"direction":"Right","max_length":2,"strategy":"LongestFirst","stride":0},
 "padding" : {"strategy":{"Fixed":8},"direction":"Right","pad_to_multiple_of":null,"pad_id":1,"pad_type_id":0,"pad_token":"b"},
 "added_tokens":[],"normalizer":null,"pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,
-"model":{"type":"WordLevel","vocab":{"a":0,"b":1},"unk_token":"a"}}`
+"model":{"type":"WordLevel","vocab":{"a":0,"b":1},"unk_token":"b"}}`
 	tok, err := hf.Parse("some.json", []byte(cutting))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tok.Close()) }()

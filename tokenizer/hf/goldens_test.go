@@ -21,42 +21,40 @@ type golden struct {
 	DecodedSkip    *string  `json:"decoded_skip"` // nil where it is the same as Decoded
 }
 
-// families loads each tokenizer of the shared data once and runs the test for its folder.
-func families(t *testing.T, test func(t *testing.T, dir string, tok *hf.Tokenizer)) {
-	t.Helper()
+// TestFamilies loads each tokenizer of the shared data once, since that takes long, and runs all that is to hold for it.
+func TestFamilies(t *testing.T) {
+	t.Parallel()
 	for _, file := range shared.Glob(t, "testdata", "tokenizers", "*", "tokenizer.json*") {
 		dir := filepath.Dir(file)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
 			tok, err := hf.Load(file)
 			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, tok.Close()) })
-			test(t, dir, tok)
+			defer func() { require.NoError(t, tok.Close()) }()
+			t.Run("goldens of the Python library hold", func(t *testing.T) { checkGoldens(t, dir, tok) })
+			t.Run("vocabulary agrees with the library", func(t *testing.T) { checkVocabulary(t, tok) })
 		})
 	}
 }
 
-func TestGoldensOfThePythonLibraryHold(t *testing.T) {
-	t.Parallel()
-	families(t, func(t *testing.T, dir string, tok *hf.Tokenizer) {
-		t.Helper()
-		lines := 0
-		for _, file := range shared.Glob(t, dir[len(shared.Dir(t)):], "goldens*.jsonl*") {
-			for _, g := range shared.Lines[golden](t, file) {
-				lines++
-				checkEncode(t, tok, g.Text, g.IDs, false)
-				checkEncode(t, tok, g.Text, g.IDsWithSpecial, true)
-				checkDecode(t, tok, g.IDs, g.Decoded, false)
-				skip := g.Decoded
-				if g.DecodedSkip != nil {
-					skip = *g.DecodedSkip
-				}
-				checkDecode(t, tok, g.IDs, skip, true)
+func checkGoldens(t *testing.T, dir string, tok *hf.Tokenizer) {
+	t.Helper()
+	lines := 0
+	for _, file := range shared.Glob(t, "testdata", "tokenizers", filepath.Base(dir), "goldens*.jsonl*") {
+		for _, g := range shared.Lines[golden](t, file) {
+			lines++
+			checkEncode(t, tok, g.Text, g.IDs, false)
+			checkEncode(t, tok, g.Text, g.IDsWithSpecial, true)
+			checkDecode(t, tok, g.IDs, g.Decoded, false)
+			skip := g.Decoded
+			if g.DecodedSkip != nil {
+				skip = *g.DecodedSkip
 			}
+			checkDecode(t, tok, g.IDs, skip, true)
 		}
-		t.Logf("%d lines", lines)
-		require.NotZero(t, lines)
-	})
+	}
+	t.Logf("%d lines", lines)
+	require.NotZero(t, lines)
 }
 
 // checkEncode wants the golden's ids; a text with NUL, which the golden's library takes, is refused.
@@ -80,31 +78,28 @@ func checkDecode(t *testing.T, tok *hf.Tokenizer, ids []uint32, want string, ski
 	require.Equal(t, want, got, "ids %v (skip %v)", ids, skipSpecial)
 }
 
-// The vocabulary that Go reads agrees with what the library does with it.
-func TestVocabularyAgreesWithTheLibrary(t *testing.T) {
-	t.Parallel()
-	families(t, func(t *testing.T, _ string, tok *hf.Tokenizer) {
-		t.Helper()
-		require.NotEmpty(t, tok.Specials())
-		for _, s := range tok.Specials() {
-			id, ok := tok.TokenID(s.Content)
-			require.True(t, ok)
-			require.Equal(t, s.ID, id)
-			spelling, ok := tok.Token(id)
-			require.True(t, ok)
-			require.Equal(t, s.Content, spelling)
-			require.Equal(t, s.Special, tok.IsSpecial(id))
-			if !s.Normalized && !s.LStrip && !s.RStrip {
-				ids, err := tok.Encode(s.Content, false)
-				require.NoError(t, err)
-				require.Equal(t, []uint32{id}, ids, "%q", s.Content)
-			}
+// checkVocabulary wants what Go reads of the file to agree with what the library does with it.
+func checkVocabulary(t *testing.T, tok *hf.Tokenizer) {
+	t.Helper()
+	require.NotEmpty(t, tok.Specials())
+	for _, s := range tok.Specials() {
+		id, ok := tok.TokenID(s.Content)
+		require.True(t, ok)
+		require.Equal(t, s.ID, id)
+		spelling, ok := tok.Token(id)
+		require.True(t, ok)
+		require.Equal(t, s.Content, spelling)
+		require.Equal(t, s.Special, tok.IsSpecial(id))
+		if !s.Normalized && !s.LStrip && !s.RStrip {
+			ids, err := tok.Encode(s.Content, false)
+			require.NoError(t, err)
+			require.Equal(t, []uint32{id}, ids, "%q", s.Content)
 		}
-		_, err := tok.Decode([]uint32{uint32(tok.VocabSize() - 1)}, false)
-		require.NoError(t, err)
-		_, err = tok.Decode([]uint32{0, uint32(tok.VocabSize())}, false)
-		var bad *hf.BadInput
-		require.ErrorAs(t, err, &bad)
-		require.Contains(t, bad.Message, "position 1")
-	})
+	}
+	_, err := tok.Decode([]uint32{uint32(tok.VocabSize() - 1)}, false)
+	require.NoError(t, err)
+	_, err = tok.Decode([]uint32{0, uint32(tok.VocabSize())}, false)
+	var bad *hf.BadInput
+	require.ErrorAs(t, err, &bad)
+	require.Contains(t, bad.Message, "position 1")
 }

@@ -50,6 +50,18 @@ func TestDecodeKeepsNUL(t *testing.T) {
 	}
 }
 
+// A vocabulary without single bytes can't spell such a token: an error, never a text that lacks it.
+func TestDecodeDoesNotLoseANULItCannotSpell(t *testing.T) {
+	tok, err := hf.Parse("some.json", []byte(strings.Replace(smallest, `"a":0`, `"a\u0000":0`, 1)))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tok.Close()) }()
+	text, err := tok.Decode([]uint32{1, 1}, false)
+	require.NoError(t, err)
+	require.Equal(t, "b b", text)
+	_, err = tok.Decode([]uint32{1, 0}, false)
+	require.ErrorContains(t, err, "the id 0: the text holds a NUL character")
+}
+
 func TestDecodeNamesTheUnknownID(t *testing.T) {
 	tok := small(t)
 	for _, id := range []uint32{uint32(tok.VocabSize()), 1 << 31, 1<<32 - 1} {
@@ -61,6 +73,18 @@ func TestDecodeNamesTheUnknownID(t *testing.T) {
 		require.False(t, ok)
 		require.False(t, tok.IsSpecial(id))
 	}
+}
+
+// The library fails silently: here on a word that the vocabulary lacks, with no token for unknown words.
+func TestEncodeReportsAFailingPipeline(t *testing.T) {
+	tok, err := hf.Parse("some.json", []byte(strings.Replace(smallest, `"unk_token":"b"`, `"unk_token":"none"`, 1)))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tok.Close()) }()
+	ids, err := tok.Encode("a", false)
+	require.NoError(t, err)
+	require.Equal(t, []uint32{0}, ids)
+	_, err = tok.Encode("word", false)
+	require.ErrorIs(t, err, hf.ErrPipeline)
 }
 
 func TestEmptyTextHasNoIDs(t *testing.T) {
