@@ -85,6 +85,8 @@ type fakeFront struct {
 	models   []Model
 	health   Health
 	script   func(req *stream.Request, resp *stream.Response)
+	// played is a script that ends before Submit returns, so that the borders of chunks are fixed: one delta for each leg.
+	played   func(req *stream.Request, resp *stream.Response)
 	tokenize func(in stream.Input) ([]Encoded, error)
 
 	mu        sync.Mutex
@@ -124,6 +126,9 @@ func (f *fakeFront) Submit(req *stream.Request) *stream.Response {
 			resp.End(fault.New(fault.ClientGone, "cancelled"))
 		})
 	})
+	if f.played != nil {
+		f.played(req, resp)
+	}
 	if f.script != nil {
 		f.running.Go(func() { f.script(req, resp) })
 	}

@@ -1,0 +1,486 @@
+package ingress
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/stream"
+)
+
+// pipes is a listener without a network: its time is that of a synctest bubble.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
+
+func (p *pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p.conns <- server
+	return client
+}
+
+// inBubble runs a test against a served edge under a virtual clock.
+func inBubble(t *testing.T, script func(*stream.Request, *stream.Response), test func(t *testing.T, e *edge, dial func() net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEdge(t, testConfig(), newFront(script))
+		p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		served := make(chan error, 1)
+		go func() { served <- e.Serve(p) }()
+		test(t, e, p.dial)
+		require.NoError(t, e.Close())
+		require.NoError(t, <-served)
+	})
+}
+
+func post(t *testing.T, c net.Conn, path, body string) {
+	t.Helper()
+	_, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	require.NoError(t, err)
+}
+
+// TestClientThatLeavesCancelsAtOnce: queued or midway, streaming or not, without any time passing.
+func TestClientThatLeavesCancelsAtOnce(t *testing.T) {
+	queued := func(*stream.Request, *stream.Response) {}
+	midway := func(_ *stream.Request, resp *stream.Response) {
+		resp.Append(0, []stream.Entry{{ID: 'x', Text: "x"}}, stream.Usage{})
+	}
+	for name, script := range map[string]func(*stream.Request, *stream.Response){"queued": queued, "midway": midway} {
+		for _, streams := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/stream=%v", name, streams), func(t *testing.T) {
+				inBubble(t, script, func(t *testing.T, e *edge, dial func() net.Conn) {
+					start := time.Now()
+					c := dial()
+					go func() { _, _ = io.Copy(io.Discard, c) }()
+					post(t, c, pathChat, withMember(pathChat, fmt.Sprintf(`"stream":%v`, streams)))
+					synctest.Wait()
+					require.Len(t, e.front.submitted(), 1)
+					require.Empty(t, e.front.cancelled)
+					require.NoError(t, c.Close())
+					synctest.Wait()
+					require.Len(t, e.front.cancelled, 1)
+					require.Zero(t, time.Since(start))
+					lines := e.log.lines(t)
+					require.Len(t, lines, 1)
+					require.Equal(t, "cancelled", lines[0]["outcome"])
+				})
+			})
+		}
+	}
+}
+
+// TestClientThatTakesNothingIsCutOff: a client that does not read is cancelled after ClientStall, while the engine's side
+// never waits for it.
+func TestClientThatTakesNothingIsCutOff(t *testing.T) {
+	script := func(_ *stream.Request, resp *stream.Response) {
+		for range 1000 {
+			resp.Append(0, []stream.Entry{{ID: 'x', Text: strings.Repeat("x", 100)}}, stream.Usage{})
+		}
+	}
+	inBubble(t, script, func(t *testing.T, e *edge, dial func() net.Conn) {
+		c := dial()
+		post(t, c, pathChat, withMember(pathChat, `"stream":true`))
+		e.front.running.Wait()
+		start := time.Now()
+		<-e.front.cancelled
+		require.Equal(t, e.cfg.ClientStall, time.Since(start))
+		synctest.Wait()
+		require.Equal(t, "cancelled", e.log.lines(t)[0]["outcome"])
+		require.NoError(t, c.Close())
+	})
+}
+
+// TestSlowClientIsServed: one byte a second for longer than ClientStall is slow, not stalled, as long as frames get away.
+func TestSlowClientIsServed(t *testing.T) {
+	inBubble(t, says(strings.Repeat("x", 40)), func(t *testing.T, e *edge, dial func() net.Conn) {
+		c := dial()
+		post(t, c, pathChat, withMember(pathChat, `"stream":true`))
+		r := bufio.NewReader(c)
+		var got strings.Builder
+		for !strings.Contains(got.String(), "[DONE]") {
+			line, err := r.ReadString('\n')
+			require.NoError(t, err)
+			got.WriteString(line)
+			time.Sleep(time.Second)
+		}
+		require.Empty(t, e.front.cancelled)
+		require.NoError(t, c.Close())
+	})
+}
+
+// TestEarlyHeaders: without a first token, status 200 goes out after EarlyHeaders, then comments; an error that comes later is an
+// event, and no [DONE] follows it.
+func TestEarlyHeaders(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		after time.Duration
+		fault *fault.Fault
+		check func(t *testing.T, resp *http.Response, body string)
+	}{
+		{"error before", 14 * time.Second, fault.New(fault.Contended, "busy"), func(t *testing.T, resp *http.Response, _ string) {
+			t.Helper()
+			require.Equal(t, 429, resp.StatusCode)
+			require.Equal(t, "1", resp.Header.Get("Retry-After"))
+		}},
+		{"error after", 40 * time.Second, fault.New(fault.Contended, "busy"), func(t *testing.T, resp *http.Response, body string) {
+			t.Helper()
+			require.Equal(t, 200, resp.StatusCode)
+			require.True(t, strings.HasPrefix(body, ": waiting\n\n: waiting\n\n: waiting\n\ndata: {\"error\""), "%s", body)
+			s := hear(t, body)
+			require.Equal(t, "busy", s.fault.Message)
+			require.Zero(t, s.done)
+		}},
+		{"answer after", 40 * time.Second, nil, func(t *testing.T, resp *http.Response, body string) {
+			t.Helper()
+			require.Equal(t, 200, resp.StatusCode)
+			require.Empty(t, resp.Header.Get("X-Plimsoll-Replica"), "nobody worked on it when the headers went out")
+			s := hear(t, body)
+			require.Equal(t, "x", s.text[0])
+			require.Equal(t, 1, s.done)
+		}},
+		{"answer at once", 0, nil, func(t *testing.T, resp *http.Response, body string) {
+			t.Helper()
+			require.Equal(t, "a", resp.Header.Get("X-Plimsoll-Replica"))
+			require.NotContains(t, body, "waiting")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			script := func(req *stream.Request, resp *stream.Response) {
+				time.Sleep(c.after)
+				if c.fault != nil {
+					resp.End(c.fault)
+				} else {
+					says("x")(req, resp)
+				}
+			}
+			inBubble(t, script, func(t *testing.T, _ *edge, dial func() net.Conn) {
+				conn := dial()
+				post(t, conn, pathChat, withMember(pathChat, `"stream":true`))
+				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				require.NoError(t, err)
+				body, err := io.ReadAll(resp.Body)
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+				c.check(t, resp, string(body))
+				require.NoError(t, conn.Close())
+			})
+		})
+	}
+}
+
+// TestSilenceMidwayIsFilledWithComments between tokens too, and a whole answer waits as long as it takes.
+func TestSilenceMidwayIsFilledWithComments(t *testing.T) {
+	script := func(_ *stream.Request, resp *stream.Response) {
+		resp.Append(0, []stream.Entry{{ID: 'x', Text: "a"}}, stream.Usage{})
+		time.Sleep(61 * time.Second)
+		resp.Finish(0, stream.Finish{}, stream.Usage{})
+		resp.End(nil)
+	}
+	for _, streams := range []bool{true, false} {
+		inBubble(t, script, func(t *testing.T, _ *edge, dial func() net.Conn) {
+			conn := dial()
+			post(t, conn, pathChat, withMember(pathChat, fmt.Sprintf(`"stream":%v`, streams)))
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, streams, strings.Count(string(body), ": waiting") >= 3)
+			require.NoError(t, conn.Close())
+		})
+	}
+}
+
+// TestBrokenMidway: an error after the first token is an event; the body ends cleanly, without [DONE].
+func TestBrokenMidway(t *testing.T) {
+	sent := make(chan struct{})
+	script := func(_ *stream.Request, resp *stream.Response) {
+		resp.Append(0, []stream.Entry{{ID: 'x', Text: "x"}}, stream.Usage{})
+		<-sent
+		resp.End(fault.New(fault.EngineFailed, "the engine\nbroke"))
+	}
+	e := newEdge(t, testConfig(), newFront(script))
+	ts := httptest.NewServer(e)
+	defer ts.Close()
+	resp, err := http.Post(ts.URL+pathChat, "application/json", strings.NewReader(withMember(pathChat, `"stream":true`))) //nolint:noctx // a test
+	require.NoError(t, err)
+	close(sent)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	s := hear(t, string(body))
+	require.Equal(t, "x", s.text[0])
+	require.Equal(t, "the engine\nbroke", s.fault.Message)
+	require.Equal(t, "engine_failed", *s.fault.Code)
+	require.Zero(t, s.done)
+}
+
+// TestKeepAliveAfterErrors: an error leaves the connection usable, unless the body was not taken.
+func TestKeepAliveAfterErrors(t *testing.T) {
+	cfg := testConfig()
+	cfg.APIKeys = map[string]string{"me": "secret-key"}
+	cfg.BodyBytes = 1000
+	e := newEdge(t, cfg, newFront(says("x")))
+	var mu sync.Mutex
+	opened := 0
+	ts := httptest.NewUnstartedServer(e)
+	ts.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		mu.Lock()
+		defer mu.Unlock()
+		if s == http.StateNew {
+			opened++
+		}
+	}
+	ts.Start()
+	defer ts.Close()
+	do := func(key, path, body string, want int) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, ts.URL+path, strings.NewReader(body))
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Authorization", "Bearer "+key)
+		resp, err := ts.Client().Do(req)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, want, resp.StatusCode)
+	}
+	good := withMember(pathChat, "")
+	for range 3 {
+		do("wrong", pathChat, good, 401)
+		do("secret-key", "/nowhere", good, 404)
+		do("secret-key", "/v1/models", good, 405)
+		do("secret-key", pathChat, `{"x"`, 400)
+		do("secret-key", pathChat, withMember(pathChat, `"n":0`), 400)
+		do("secret-key", pathChat, good, 200)
+		do("secret-key", pathChat, withMember(pathChat, `"stream":true`), 200)
+	}
+	require.Equal(t, 1, opened)
+	do("secret-key", pathChat, withMember(pathChat, `"user":"`+strings.Repeat("x", 2000)+`"`), 413)
+	do("secret-key", pathChat, good, 200)
+	require.Equal(t, 2, opened, "a body that is too large ends its connection, the next one works")
+}
+
+// TestBodyThatDoesNotArrive gives the client a bounded time.
+func TestBodyThatDoesNotArrive(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, e *edge, dial func() net.Conn) {
+		c := dial()
+		start := time.Now()
+		_, err := io.WriteString(c, "POST "+pathChat+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"model\":")
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, 400, resp.StatusCode)
+		require.Contains(t, string(body), "did not arrive")
+		require.True(t, resp.Close)
+		require.Equal(t, e.cfg.BodyTimeout, time.Since(start))
+		require.Zero(t, e.bodies.Load())
+		require.NoError(t, c.Close())
+	})
+}
+
+// TestBodiesAreBoundedTogether: the memory of all bodies has one limit, and it is given back.
+func TestBodiesAreBoundedTogether(t *testing.T) {
+	cfg := testConfig()
+	cfg.BodyBytes, cfg.BodiesBytes = 1<<20, 1<<20
+	e := newEdge(t, cfg, newFront(says("x")))
+	good := withMember(pathChat, "")
+	e.bodies.Store(1<<20 - 100)
+	rec := e.do("POST", pathChat, good)
+	require.Equal(t, 429, rec.Code)
+	require.NotEmpty(t, rec.Header().Get("Retry-After"))
+	e.bodies.Store(0)
+	require.Equal(t, 200, e.do("POST", pathChat, good).Code)
+	require.Equal(t, 200, e.do("POST", pathChat, withMember(pathChat, `"user":"`+strings.Repeat("x", 500_000)+`"`)).Code)
+	require.Zero(t, e.bodies.Load())
+}
+
+// TestConnectionsAreLimited: the one too many waits until another closes.
+func TestConnectionsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipes{conns: make(chan net.Conn, 3), closed: make(chan struct{})}
+		l := newLimitedListener(p, 1)
+		p.dial()
+		p.dial()
+		first, err := l.Accept()
+		require.NoError(t, err)
+		accepted := make(chan net.Conn, 1)
+		go func() {
+			c, err := l.Accept()
+			if err == nil {
+				accepted <- c
+			}
+		}()
+		synctest.Wait()
+		require.Empty(t, accepted)
+		require.NoError(t, first.Close())
+		require.NoError(t, first.Close(), "a second close gives no second seat")
+		synctest.Wait()
+		require.Len(t, accepted, 1)
+		go func() { _, _ = l.Accept() }()
+		synctest.Wait()
+		require.NoError(t, l.Close())
+		require.NoError(t, l.Close())
+	})
+}
+
+// TestPanics: a panic before the first byte is a 500, one after it cuts the connection; both cancel and are logged, and the
+// server lives on.
+func TestPanics(t *testing.T) {
+	front := newFront(func(_ *stream.Request, resp *stream.Response) {
+		resp.Append(0, []stream.Entry{{ID: 'x', Text: "x"}}, stream.Usage{})
+	})
+	e := newEdge(t, testConfig(), front)
+	e.deps.Front = panickyFront{front}
+	rec := e.do("POST", pathChat, withMember(pathChat, ""))
+	require.Equal(t, 500, rec.Code)
+	require.JSONEq(t, `{"error":{"message":"internal error","type":"server_error","param":null,"code":"internal_error"}}`, rec.Body.String())
+	lines := e.log.lines(t)
+	require.Equal(t, "handler panicked", lines[0]["msg"])
+	require.Contains(t, lines[0]["stack"], "panickyFront")
+	require.Equal(t, "failed", lines[1]["outcome"])
+
+	front.models[0].Tokenizer = panickyTokenizer{}
+	e.deps.Front = front
+	rec = e.do("POST", pathChat, withMember(pathChat, `"stream":true,"logprobs":true`))
+	require.Zero(t, rec.Code, "cut: an answer that is not whole must not end like one")
+	require.Len(t, front.cancelled, 1)
+
+	front.models[0].Tokenizer = bytesTokenizer{}
+	require.Equal(t, 200, e.do("GET", "/v1/models", "").Code)
+	metrics := e.do("GET", "/metrics", "").Body.String()
+	require.Contains(t, metrics, `plimsoll_actor_panics_total{actor="ingress"} 2`)
+}
+
+type panickyFront struct{ *fakeFront }
+
+func (panickyFront) Submit(*stream.Request) *stream.Response { panic("planted") }
+
+type panickyTokenizer struct{ bytesTokenizer }
+
+func (panickyTokenizer) Token(uint32) (string, bool) { panic("planted") }
+
+// TestShuttingDown: work is refused with Retry-After while what runs goes on; the probes say so.
+func TestShuttingDown(t *testing.T) {
+	front := newFront(nil)
+	front.health = Health{ShuttingDown: true, Ready: true}
+	e := newEdge(t, testConfig(), front)
+	for _, r := range e.routes() {
+		if !r.work {
+			continue
+		}
+		rec := e.do(r.method, r.pattern, "{}")
+		require.Equal(t, 503, rec.Code, r.pattern)
+		require.NotEmpty(t, rec.Header().Get("Retry-After"))
+		require.Contains(t, rec.Body.String(), `"code":"shutting_down"`)
+	}
+	require.Equal(t, 503, e.do("GET", "/ready", "").Code)
+	require.Equal(t, 200, e.do("GET", "/health", "").Code)
+	front.health = Health{Replicas: []Replica{{Name: "a", State: "down"}}}
+	rec := e.do("GET", "/ready", "")
+	require.Equal(t, 503, rec.Code)
+	require.JSONEq(t, `{"status":"not_ready","replicas":[{"name":"a","model":"","state":"down"}]}`, rec.Body.String())
+}
+
+// TestShutdownWaitsForAnswers and refuses nothing by itself.
+func TestShutdownWaitsForAnswers(t *testing.T) {
+	script := func(req *stream.Request, resp *stream.Response) {
+		time.Sleep(20 * time.Second)
+		says("x")(req, resp)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		e := newEdge(t, testConfig(), newFront(script))
+		p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		served := make(chan error, 1)
+		go func() { served <- e.Serve(p) }()
+		c := p.dial()
+		post(t, c, pathChat, withMember(pathChat, ""))
+		synctest.Wait()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, e.Shutdown(short), context.DeadlineExceeded)
+		require.NoError(t, <-served)
+		down := make(chan error, 1)
+		go func() { down <- e.Shutdown(t.Context()) }()
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.Equal(t, 200, resp.StatusCode)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.NoError(t, <-down)
+		require.NoError(t, c.Close())
+	})
+}
+
+func TestHead(t *testing.T) {
+	e := newEdge(t, testConfig(), newFront(nil))
+	ts := httptest.NewServer(e)
+	defer ts.Close()
+	for path, want := range map[string]int{
+		"/health": 200, "/ready": 200, "/v1/models": 200, "/v1/models/org/sim": 200, "/metrics": 200,
+		"/v1/models/none": 404, pathChat: 405, "/none": 404,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodHead, ts.URL+path, nil)
+		require.NoError(t, err)
+		resp, err := ts.Client().Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, want, resp.StatusCode, path)
+	}
+}
+
+// TestDepsAreRequired and limits are checked.
+func TestDepsAreRequired(t *testing.T) {
+	_, err := New(DefaultConfig(), Deps{})
+	require.Error(t, err)
+	require.NoError(t, DefaultConfig().Validate())
+	for _, spoil := range []func(*Config){
+		func(c *Config) { c.BodyBytes = 0 },
+		func(c *Config) { c.BodiesBytes = c.BodyBytes - 1 },
+		func(c *Config) { c.LegsMax = 0 },
+		func(c *Config) { c.ClientStall = 0 },
+		func(c *Config) { c.EarlyHeaders = -1 },
+		func(c *Config) { c.APIKeys = map[string]string{"x": ""} },
+	} {
+		c := DefaultConfig()
+		spoil(&c)
+		require.Error(t, c.Validate())
+	}
+	require.Len(t, RandomID(), 32)
+	require.NotEqual(t, RandomID(), RandomID())
+}
