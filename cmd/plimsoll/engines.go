@@ -27,8 +27,8 @@ func engineKinds() []string { return []string{llamacpp.Kind, kindSim} }
 // simProfiles lists the profiles of simulated replicas, the default first.
 func simProfiles() []string { return []string{sim.ProfileH100x8B, sim.ProfileTiny} }
 
-// replica is an engine with what was said of it.
-type replica struct {
+// replicaEngine is an engine with what was said of it.
+type replicaEngine struct {
 	ReplicaSpec
 	engine engine.Engine
 }
@@ -46,14 +46,14 @@ func fleet(c Config) []ReplicaSpec {
 }
 
 // openEngines makes an engine for each spec; none of them is connected to. source is the text of simulated ones.
-func openEngines(specs []ReplicaSpec, source sim.TokenSource, getenv func(string) (string, bool)) ([]replica, error) {
-	replicas := make([]replica, 0, len(specs))
+func openEngines(specs []ReplicaSpec, source sim.TokenSource, getenv func(string) (string, bool)) ([]replicaEngine, error) {
+	replicas := make([]replicaEngine, 0, len(specs))
 	for i, spec := range specs {
 		e, err := openEngine(spec, uint64(i)+1, source, getenv) //nolint:gosec // an index is not negative
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("replica %s: %w", spec.Name, err), closeEngines(replicas))
 		}
-		replicas = append(replicas, replica{spec, e})
+		replicas = append(replicas, replicaEngine{spec, e})
 	}
 	return replicas, nil
 }
@@ -88,7 +88,7 @@ func openSim(spec ReplicaSpec, seed uint64, source sim.TokenSource) (engine.Engi
 	return live.New(config, live.Deps{Source: source, Entropy: rand.Uint64})
 }
 
-func closeEngines(replicas []replica) error {
+func closeEngines(replicas []replicaEngine) error {
 	errs := make([]error, 0, len(replicas))
 	for _, r := range replicas {
 		errs = append(errs, r.engine.Close())
@@ -102,7 +102,7 @@ const nameWait = 3 * time.Second
 // modelName chooses the name that clients use for the model: --model; else what the first configured engine that answers
 // calls it; else, because all engines may be down at the start, the name of the tokenizer's folder. A name once chosen stays:
 // an engine that comes up later under another name serves under this one.
-func modelName(ctx context.Context, c Config, replicas []replica, log *slog.Logger) string {
+func modelName(ctx context.Context, c Config, replicas []replicaEngine, log *slog.Logger) string {
 	if c.Model != nil {
 		return *c.Model
 	}
@@ -114,7 +114,7 @@ func modelName(ctx context.Context, c Config, replicas []replica, log *slog.Logg
 		go func() {
 			status, err := r.engine.Probe(ctx)
 			if err != nil {
-				log.Warn("a replica does not answer yet", slog.String("replica", r.Name), slog.Any("error", err))
+				status.Model = "" // its actor goes on asking, and says why it is down
 			}
 			answers[i] <- status.Model
 		}()

@@ -79,7 +79,7 @@ func TestFailuresEndWithCode1(t *testing.T) {
 }
 
 func TestTokenizeAndBack(t *testing.T) {
-	for _, text := range []string{"", "hello world", " two  spaces\n", "日本語 🚢 \U0001f468‍\U0001f469‍\U0001f467", "<|im_start|>user\nhi<|im_end|>"} {
+	for _, text := range []string{"", "hello world", " two  spaces\n", "日本語 🚢 \U0001f468\u200d\U0001f469\u200d\U0001f467", "<|im_start|>user\nhi<|im_end|>"} {
 		code, ids, stderr := plimsoll(t, text, "tokenize", "--tokenizer", modelDir)
 		require.Zero(t, code, stderr)
 		require.Regexp(t, `^\[[0-9,]*\]\n$`, ids)
@@ -111,16 +111,18 @@ func TestABadTemplateIsNamedWithItsPlace(t *testing.T) {
 	require.Contains(t, stderr, "2")
 }
 
-func TestVersionLine(t *testing.T) {
-	info := &debug.BuildInfo{Settings: []debug.BuildSetting{
-		{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.modified", Value: "true"},
-	}}
-	require.Regexp(t, `^plimsoll \(devel\) 0123456789ab\+modified go\S+ \S+/\S+$`, versionLine(info))
-	info.Main.Version, info.Settings = "v1.2.3", nil
-	require.Regexp(t, `^plimsoll v1\.2\.3 go`, versionLine(info))
+func TestVersion(t *testing.T) {
+	for want, info := range map[string]*debug.BuildInfo{
+		"v1.2.3":                      {Main: debug.Module{Version: "v1.2.3"}},
+		"devel":                       {Main: debug.Module{Version: "(devel)"}},
+		"devel-0123456789ab+modified": {Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}},
+		"devel-0123":                  {Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123"}, {Key: "vcs.modified", Value: "false"}}},
+	} {
+		require.Equal(t, want, versionOf(info))
+	}
 	code, stdout, _ := plimsoll(t, "", "version")
 	require.Zero(t, code)
-	require.Regexp(t, `^plimsoll .*\n$`, stdout)
+	require.Regexp(t, `^plimsoll \S+ go\S+ \S+/\S+\n$`, stdout)
 }
 
 // Help names every setting once, with its default.

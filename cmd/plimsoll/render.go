@@ -53,18 +53,17 @@ func renderCommand(t terminal) *cli.Command {
 
 // rendererOf reads a folder's special tokens and its chat template, or the template in a file of its own ("": none).
 func rendererOf(dir, template string) (*chat.Renderer, error) {
-	if template == "" {
-		return loadRenderer(os.DirFS(dir), dir)
-	}
 	source, err := chat.Load(os.DirFS(dir), jinja.DefaultLimits())
-	if err != nil && !errors.Is(err, chat.ErrNoTemplate) {
+	if err != nil && (template == "" || !errors.Is(err, chat.ErrNoTemplate)) {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	source.Template, err = chat.LoadFile(os.DirFS(filepath.Dir(template)), filepath.Base(template), jinja.DefaultLimits())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Dir(template), err)
+	if template != "" {
+		source.ToolUse = nil // a given template is for all requests
+		source.Template, err = chat.LoadFile(os.DirFS(filepath.Dir(template)), filepath.Base(template), jinja.DefaultLimits())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Dir(template), err)
+		}
 	}
-	source.ToolUse = nil // a given template is for all requests
 	return chat.New(source.Template, source.Config())
 }
 

@@ -1,8 +1,10 @@
 package main
 
 import (
-	"errors"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 )
@@ -20,7 +22,9 @@ func serveCommand(t terminal) *cli.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			return serve(config, t)
+			signals := make(chan os.Signal, 2)
+			signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+			return serve(config, t, signals)
 		},
 	}
 }
@@ -64,5 +68,3 @@ func configOf(c *cli.Context, t terminal) (Config, error) {
 	}
 	return config, config.Validate(t.getenv)
 }
-
-func serve(Config, terminal) error { return errors.New("wiring") }

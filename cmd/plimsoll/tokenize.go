@@ -30,7 +30,7 @@ func tokenizeCommand(t terminal) *cli.Command {
 			if err != nil {
 				return err
 			}
-			tok, err := loadTokenizer(os.DirFS(dir), dir)
+			tok, err := hf.LoadDir(os.DirFS(dir), dir)
 			if err != nil {
 				return err
 			}
@@ -83,5 +83,13 @@ func tokenizerDir(c *cli.Context) (string, error) {
 	if dir == "" {
 		return "", usageError{fmt.Errorf("plimsoll %s needs --tokenizer DIR: the folder with the model's tokenizer.json", c.Command.Name)}
 	}
-	return dir, nil
+	return dir, checkFolder(dir)
+}
+
+// checkFolder says what is wrong where dir cannot be a model's folder at all; what it must hold is its readers' to say.
+func checkFolder(dir string) error {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return fmt.Errorf("%s is no folder that can be read: --tokenizer takes the folder that holds tokenizer.json", dir)
+	}
+	return nil
 }

@@ -13,31 +13,34 @@ func versionCommand(t terminal) *cli.Command {
 		Name:  "version",
 		Usage: "print the version",
 		Action: func(*cli.Context) error {
-			info, ok := debug.ReadBuildInfo()
-			if !ok {
-				info = &debug.BuildInfo{}
-			}
-			_, err := fmt.Fprintln(t.out, versionLine(info))
+			_, err := fmt.Fprintf(t.out, "plimsoll %s %s %s/%s\n", ownVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}
 }
 
-// versionLine says what was built from what, as far as the Go tool has noted it.
-func versionLine(info *debug.BuildInfo) string {
-	version, revision, modified := info.Main.Version, "", ""
-	if version == "" {
-		version = "(devel)"
+// ownVersion is the version of the running binary.
+func ownVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
 	}
+	return versionOf(info)
+}
+
+// versionOf says from what a binary was built, as far as the Go tool has noted it: the module's version, else the revision.
+func versionOf(info *debug.BuildInfo) string {
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	version, modified := "devel", ""
 	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			revision = " " + s.Value[:min(12, len(s.Value))]
-		case "vcs.modified":
-			if s.Value == "true" {
-				modified = "+modified"
-			}
+		switch {
+		case s.Key == "vcs.revision":
+			version += "-" + s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = "+modified"
 		}
 	}
-	return fmt.Sprintf("plimsoll %s%s%s %s %s/%s", version, revision, modified, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return version + modified
 }

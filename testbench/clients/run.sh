@@ -10,7 +10,7 @@ mkdir -p "$cache" "$logs"
 
 # What must read 0 when no request is left.
 export PLIMSOLL_IDLE_METRICS="plimsoll_replica_booked_blocks plimsoll_replica_booked_seats plimsoll_replica_lingering_requests \
-plimsoll_router_queued_requests plimsoll_tokenizer_queued_requests plimsoll_ingress_open_requests"
+plimsoll_router_queued_requests plimsoll_tokenizer_queued_requests"
 
 fail() {
 	echo "test-clients: $*" >&2
@@ -35,13 +35,15 @@ install_python() {
 }
 
 server=
+# stop_server ends the server and returns its exit code.
 stop_server() {
 	[ -n "$server" ] || return 0
-	kill -TERM "$server" 2>/dev/null || true
-	wait "$server" 2>/dev/null || true
+	local pid=$server
 	server=
+	kill -TERM "$pid" 2>/dev/null || true
+	wait "$pid" 2>/dev/null
 }
-trap stop_server EXIT
+trap 'stop_server || true' EXIT
 
 start_server() {
 	[ -x "$root/bin/plimsoll" ] || fail "bin/plimsoll is missing: make build"
@@ -83,6 +85,10 @@ start_server
 suite node '^ *ok [0-9]+' '^ *not ok [0-9]+' node_tests
 suite python ' \.\.\. ok$' ' \.\.\. (FAIL|ERROR)$' python_tests
 suite go '^--- PASS' '^--- FAIL' go_tests
-stop_server
+if ! stop_server; then
+	tail -n 20 "$logs/server.log"
+	echo "test-clients: the server did not end well"
+	failed=$((failed + 1))
+fi
 echo "test-clients: $passed passed, $failed failed"
 [ "$failed" -eq 0 ]

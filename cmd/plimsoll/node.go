@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+
+	"plimsoll/actors"
+	"plimsoll/actors/ingress"
+	"plimsoll/actors/meter"
+	"plimsoll/actors/replica"
+	"plimsoll/actors/router"
+	"plimsoll/actors/stream"
+	"plimsoll/actors/supervise"
+	"plimsoll/engine/sim"
+	"plimsoll/scoring"
+	"plimsoll/tokenizer"
+	"plimsoll/tokenizer/simmodel"
+)
+
+// serve runs a node until a signal ends it. The first signal is graceful, the second ends the process at once.
+func serve(c Config, t terminal, signals <-chan os.Signal) error {
+	log := newLogger(c, t.err)
+	text, err := c.YAML()
+	if err != nil {
+		return err
+	}
+	log.Debug("configuration", slog.String("yaml", text))
+	n, err := startNode(c, t, log)
+	if err != nil {
+		return err
+	}
+	return n.run(signals)
+}
+
+// node is what runs.
+type node struct {
+	config    Config
+	log       *slog.Logger
+	listener  net.Listener
+	server    *ingress.Server
+	system    *actors.System
+	tokenizer *tokenizer.Model
+}
+
+// startNode puts a node together and opens its port; nothing is served before run.
+func startNode(c Config, t terminal, log *slog.Logger) (*node, error) {
+	edge, err := edgeConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	files, folder, err := modelFolder(c)
+	if err != nil {
+		return nil, err
+	}
+	model, err := tokenizer.Load(files, folder, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{config: c, log: log, tokenizer: model}
+	// The port is taken before the replicas are asked for the model's name, so that a busy one is said at once.
+	if n.listener, err = listen(c.Listen); err != nil {
+		return nil, errors.Join(err, model.Close())
+	}
+	if err = n.start(edge, t); err != nil {
+		return nil, errors.Join(err, n.listener.Close(), model.Close())
+	}
+	return n, nil
+}
+
+// start starts the actors and makes the edge in front of them.
+func (n *node) start(edge ingress.Config, t terminal) error {
+	specs := fleet(n.config)
+	source, err := simText(specs, n.tokenizer)
+	if err != nil {
+		return err
+	}
+	replicas, err := openEngines(specs, source, t.getenv)
+	if err != nil {
+		return err
+	}
+	name := modelName(context.Background(), n.config, replicas, n.log)
+	metrics := meter.DefaultConfig()
+	metrics.Version = ownVersion()
+	m, err := meter.New(metrics)
+	if err != nil {
+		return errors.Join(err, closeEngines(replicas))
+	}
+	system, err := systemConfig(n.config, name, n.tokenizer, replicas)
+	if err != nil {
+		return errors.Join(err, closeEngines(replicas))
+	}
+	n.system, err = actors.Start(system, actors.Deps{Log: n.log, Meter: m, Seed: rand.Uint64(), Boot: rand.Uint64()})
+	if err != nil {
+		return errors.Join(err, closeEngines(replicas))
+	}
+	n.server, err = ingress.New(edge, ingress.Deps{
+		Front: n.system, Log: n.log, Meter: m.Ingress(), Metrics: m.Handler(), Now: time.Now, NewID: ingress.RandomID,
+	})
+	if err != nil {
+		return errors.Join(err, n.system.Stop())
+	}
+	n.log.Info("serving", slog.String("model", name), slog.Int("replicas", len(replicas)), slog.String("policy", n.config.Policy),
+		slog.String("admission", n.config.Admission), slog.String("version", metrics.Version))
+	return nil
+}
+
+// listen opens the port.
+func listen(address string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s is in use: end what listens there, or choose another address with --listen HOST:PORT", address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
+	}
+	return l, nil
+}
+
+// modelFolder returns the files of the configured model, and the name that errors give them.
+func modelFolder(c Config) (files fs.FS, name string, err error) {
+	if c.TokenizerDir == nil {
+		return simmodel.FS(), "embedded " + simmodel.Name, nil
+	}
+	return os.DirFS(*c.TokenizerDir), *c.TokenizerDir, checkFolder(*c.TokenizerDir)
+}
+
+// simText returns what simulated replicas say; nil where there are none.
+func simText(specs []ReplicaSpec, model *tokenizer.Model) (sim.TokenSource, error) {
+	for _, spec := range specs {
+		if spec.Kind != kindSim {
+			continue
+		}
+		source, err := simmodel.NewSource(model.Tokenizer)
+		if err != nil {
+			return nil, fmt.Errorf("the simulated replicas cannot speak with this tokenizer: %w", err)
+		}
+		return source, nil
+	}
+	return nil, nil
+}
+
+// edgeConfig derives the HTTP edge's configuration; the keys are read from their file.
+func edgeConfig(c Config) (ingress.Config, error) {
+	edge := ingress.DefaultConfig()
+	edge.EarlyHeaders, edge.ClientStall = c.EarlyHeaders, c.ClientStall
+	if c.APIKeyFile == nil {
+		return edge, edge.Validate()
+	}
+	f, err := os.Open(*c.APIKeyFile)
+	if err != nil {
+		return edge, fmt.Errorf("the file of --api-key-file cannot be read: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // only read from
+	if edge.APIKeys, err = ingress.ParseKeys(f); err != nil {
+		return edge, fmt.Errorf("%s: %w", *c.APIKeyFile, err)
+	}
+	return edge, edge.Validate()
+}
+
+// systemConfig derives the actors' configuration.
+func systemConfig(c Config, name string, model *tokenizer.Model, replicas []replicaEngine) (actors.Config, error) {
+	route := router.DefaultConfig(name)
+	admission, err := router.ParseAdmission(c.Admission)
+	if err != nil {
+		return actors.Config{}, err
+	}
+	route.Policy, route.Admission, route.QueueTimeout = c.Policy, admission, c.QueueTimeout
+	route.Queue.RequestsMax, route.Queue.TokensMax = c.QueueRequests, scoring.Tokens(c.QueueTokens)
+	route.DefaultMaxTokens = scoring.Tokens(c.DefaultMaxTokens)
+	served := actors.Model{Tokenizer: model, Router: route}
+	for _, r := range replicas {
+		config := replica.DefaultConfig(scoring.ReplicaID(r.Name), name)
+		if r.CapacityTokens != nil {
+			capacity := scoring.Tokens(*r.CapacityTokens)
+			config.CapacityTokens = &capacity
+		}
+		config.Seats = r.Slots
+		served.Replicas = append(served.Replicas, actors.Replica{Config: config, Engine: r.engine})
+	}
+	streams := stream.DefaultConfig()
+	streams.JournalBytes = c.JournalBytes
+	return actors.Config{
+		Models: []actors.Model{served}, Stream: streams, Supervise: supervise.DefaultConfig(),
+		TokenizeMax: runtime.GOMAXPROCS(0),
+	}, nil
+}
