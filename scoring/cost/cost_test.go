@@ -144,6 +144,23 @@ func TestLearnerFindsTrueRates(t *testing.T) {
 	}
 }
 
+// TestPriorUntilSeen: nothing seen means the prior, and one odd observation does not overturn it.
+func TestPriorUntilSeen(t *testing.T) {
+	l := cost.NewLearner(cost.DefaultConfig())
+	require.Equal(t, cost.DefaultRates(), l.Rates("a"))
+	tokens := scoring.Tokens(1000)
+	predicted := cost.DefaultRates().PrefillSeconds(tokens, 0)
+	l.FirstToken("a", tokens, 0, seconds(10*predicted))
+	// 0.05 s predicted and 0.5 s measured beside half a second of prior: twice over, for the fleet and the replica.
+	fleet := (0.5 + 10*predicted) / (0.5 + predicted)
+	own := (0.5*fleet + 10*predicted) / (0.5 + predicted)
+	require.InEpsilon(t, own, l.Rates("a").PrefillSecondsPerToken/cost.DefaultRates().PrefillSecondsPerToken, 1e-6)
+	require.InEpsilon(t, fleet, l.Rates("b").PrefillSecondsPerToken/cost.DefaultRates().PrefillSecondsPerToken, 1e-6)
+	l.Step("a", 0, time.Second)
+	require.Less(t, l.Rates("a").StepSeconds, 0.3)
+	require.Equal(t, cost.DefaultRates().StepSeconds, l.Rates("b").StepSeconds)
+}
+
 // TestLearnerSurvivesNonsense: no observation turns a rate negative, infinite or into no number.
 func TestLearnerSurvivesNonsense(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,6 +1,10 @@
 package ledger
 
-import "plimsoll/scoring"
+import (
+	"slices"
+
+	"plimsoll/scoring"
+)
 
 // samplesKept is how many of the engine's figures must agree that others use it, and how many may be missed.
 const samplesKept = 3
@@ -16,29 +20,16 @@ type foreign struct {
 	peakSeats  int
 }
 
-// window holds the last samples of an excess.
-type window struct {
-	values [samplesKept]int
-	len    int
-}
+// window holds the last samples of an excess, newest first; a place not filled yet is 0, so that nothing shows before
+// there are enough.
+type window [samplesKept]int
 
 func (w *window) push(v int) {
-	copy(w.values[1:], w.values[:])
-	w.values[0] = v
-	w.len = min(w.len+1, samplesKept)
+	copy(w[1:], w[:])
+	w[0] = v
 }
 
-// least is 0 until the window is full.
-func (w *window) least() int {
-	if w.len < samplesKept {
-		return 0
-	}
-	least := w.values[0]
-	for _, v := range w.values[1:] {
-		least = min(least, v)
-	}
-	return max(0, least)
-}
+func (w *window) least() int { return max(0, slices.Min(w[:])) }
 
 // Sample takes the engine's own figures: blocks in use by running sequences, and running sequences if it tells.
 func (l *Ledger) Sample(used scoring.Blocks, runningSeqs *int) {

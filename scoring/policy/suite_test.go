@@ -193,7 +193,7 @@ func TestVerdicts(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			everyPolicy(t, func(t *testing.T, fresh func(uint64) policy.Policy) {
-		t.Helper()
+				t.Helper()
 				require.Equal(t, tc.want, fresh(1).Decide(start, usual(), tc.fleet))
 			})
 		})

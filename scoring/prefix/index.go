@@ -122,12 +122,16 @@ func (ix *Index) seed(e *Event) Key {
 const lockedBlocks = 512
 
 // Apply applies a feed's events in order. Only one goroutine may do so for a slot. Events of a Routed slot are ignored.
-// A reader sees every event wholly or not at all.
+// A reader sees every event wholly or not at all. A batch without events is the feed's word too: what is known of a
+// void slot is then that it holds nothing.
 func (ix *Index) Apply(s Slot, events []Event) {
 	sl := ix.slot(s)
 	if sl == nil || sl.exact == nil {
 		return
 	}
+	sl.mu.Lock()
+	sl.void = false
+	sl.mu.Unlock()
 	for len(events) > 0 {
 		n, blocks := 0, 0
 		for n < len(events) && blocks < lockedBlocks {
@@ -146,7 +150,7 @@ func (ix *Index) Apply(s Slot, events []Event) {
 
 // applyOne applies one event under the slot's lock.
 func (ix *Index) applyOne(sl *slot, e *Event) {
-	sl.void = false
+	sl.void = false // an event before it may have overflowed the slot
 	sl.exact.apply(ix, e)
 	if sl.exact.copies > sl.capacity*ix.cfg.OverflowFactor {
 		sl.stats.Overflows++

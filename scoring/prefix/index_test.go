@@ -84,8 +84,10 @@ func TestIndexAgainstOracle(t *testing.T) {
 					from = rapid.IntRange(0, seq.blocks()-1).Draw(t, "from")
 				}
 				unknown := ix.Stats(s).UnknownParents
-				ix.Apply(s, []prefix.Event{seq.stored(from, seq.blocks())})
-				seq.applyTo(o, from, seq.blocks())
+				for range rapid.IntRange(1, 2).Draw(t, "times") { // further copies, or one delivered twice
+					ix.Apply(s, []prefix.Event{seq.stored(from, seq.blocks())})
+					seq.applyTo(o, from, seq.blocks())
+				}
 				o.confirm()
 				did["store"]++
 				if ix.Stats(s).UnknownParents > unknown {
@@ -183,11 +185,11 @@ func TestIndexAgainstOracle(t *testing.T) {
 				for i, o := range oracles {
 					want := o.match(now, seq.texts())
 					require.Equal(t, want, int(got[i]), "slot %d, sequence %v", i, seq)
-					copies := 0
-					for _, e := range o.entries {
-						copies += e.copies
-					}
-					require.Equal(t, copies, ix.Stats(prefix.Slot(i)).Copies, "copies of slot %d", i)
+					st := ix.Stats(prefix.Slot(i))
+					blocks, copies, orphans, holes := o.stats()
+					require.Equal(t, []int{blocks, copies, orphans, holes}, []int{st.Blocks, st.Copies, st.Orphans, st.Holes},
+						"blocks, copies, orphans and holes of slot %d", i)
+					require.Equal(t, o.void, st.Void)
 					if want > 0 {
 						did["hit"]++
 					}
@@ -389,6 +391,27 @@ func TestOddEvents(t *testing.T) {
 			require.Equal(t, []scoring.Blocks{2}, ix.Match(start, seq.keys(), nil))
 		}
 	})
+}
+
+// TestVoidUntilTheFeedSpeaks: a void slot answers 0, whatever is speculated; a feed that starts anew over an empty cache
+// sends a batch without events, and from then on speculations count.
+func TestVoidUntilTheFeedSpeaks(t *testing.T) {
+	seq := sequence{prefix.Namespace{Model: model}, []uint32{1, 2, 3, 4}}
+	ix := prefix.NewIndex(testConfig())
+	s := ix.Add(prefix.Events, 10)
+	speculate := func() { ix.Speculate(s, scoring.Ticket{Number: 1}, seq.keys(), start.Add(time.Second)) }
+	held := func() int { return int(ix.Match(start, seq.keys(), nil)[s]) }
+
+	speculate()
+	require.Equal(t, 2, held(), "a new slot is not void: its cache is empty until its feed says otherwise")
+	ix.Void(s)
+	require.Zero(t, held(), "what was speculated for the life before is gone")
+	speculate()
+	require.Zero(t, held(), "void means 0")
+	ix.Apply(s, nil)
+	require.Equal(t, 2, held())
+	ix.Withdraw(s, scoring.Ticket{Number: 1})
+	require.Zero(t, held())
 }
 
 // TestSlots: places are dense, freed by Remove and used again; what belongs to no slot does nothing.

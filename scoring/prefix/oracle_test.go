@@ -57,6 +57,27 @@ func (o *oracle) held(text string) bool {
 	return false
 }
 
+// stats is what the index says of itself, counted anew.
+func (o *oracle) stats() (blocks, copies, orphans, holes int) {
+	seen := map[string]bool{}
+	for _, e := range o.entries {
+		copies += e.copies
+		if !e.located {
+			orphans++
+		}
+		if !e.located || seen[e.text] {
+			continue
+		}
+		seen[e.text] = true
+		blocks++
+		const blockBytes = 4 * blockTokens
+		if !e.root && !o.held(e.text[:len(e.text)-blockBytes]) {
+			holes++
+		}
+	}
+	return blocks, copies, orphans, holes
+}
+
 func (o *oracle) store(hash uint64, parent *uint64, namespace, tokens string) {
 	o.void = false
 	e := o.find(hash)
