@@ -86,6 +86,9 @@ func (e *Engine) Close() error {
 // begin returns the context of one call, which ends with ctx, with done or with the engine.
 func (e *Engine) begin(ctx context.Context) (call context.Context, done func()) {
 	call, cancel := context.WithCancel(ctx)
+	if e.closed.Load() {
+		cancel()
+	}
 	stop := e.onClose(cancel)
 	return call, func() {
 		stop()

@@ -59,7 +59,7 @@ func (d *decoder) decode(data []byte) (ev engine.Event, tell bool, err error) {
 	case f.Index != 0:
 		return engine.Event{}, false, broken("frame for prompt %d of a request with one", f.Index)
 	case f.Progress != nil:
-		d.cached = f.Progress.Cache // its tokens are none
+		d.cached = count(f.Progress.Cache) // its tokens are none
 		return engine.Event{}, false, nil
 	case f.Stop == nil:
 		return engine.Event{}, false, broken("frame without stop")
@@ -77,10 +77,20 @@ func (d *decoder) decode(data []byte) (ev engine.Event, tell bool, err error) {
 		return engine.Event{}, false, nil
 	}
 	ev.CachedTokens, d.cached = d.cached, nil
-	if f.Timings != nil && f.Timings.CacheN != nil {
-		ev.CachedTokens = f.Timings.CacheN
+	if f.Timings != nil {
+		if cached := count(f.Timings.CacheN); cached != nil {
+			ev.CachedTokens = cached
+		}
 	}
 	return ev, true, nil
+}
+
+// count drops a number that is none.
+func count(n *int) *int {
+	if n != nil && *n < 0 {
+		return nil
+	}
+	return n
 }
 
 // failure classifies an error frame. A server that has begun to answer does not shed any more.

@@ -78,7 +78,7 @@ func (e *Engine) stream(body io.Reader, req engine.Request, emit func(engine.Eve
 			continue
 		}
 		if err := emit(ev); err != nil {
-			return err, nil //nolint:nilerr // the first result is the caller's own error, which passes unchanged
+			return err, nil
 		}
 	}
 	return nil, nil

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	dto "github.com/prometheus/client_model/go" //nolint:depguard // reads what an engine exposes; nothing is reported here
+	"github.com/prometheus/common/expfmt"       //nolint:depguard // reads what an engine exposes; nothing is reported here
+	"github.com/prometheus/common/model"        //nolint:depguard // reads what an engine exposes; nothing is reported here
 
 	"plimsoll/engine"
 )
@@ -43,26 +43,31 @@ func readLoad(text []byte) (engine.Load, error) {
 	if err != nil {
 		return engine.Load{}, broken("metrics: %w", err)
 	}
-	load := engine.Load{
-		RunningSequences: count[int](families["llamacpp:requests_processing"]),
-		WaitingSequences: count[int](families["llamacpp:requests_deferred"]),
-		Steps:            count[uint64](families["llamacpp:n_decode_total"]),
-	}
-	return load, nil
+	return engine.Load{
+		RunningSequences: value[int](families["llamacpp:requests_processing"]),
+		WaitingSequences: value[int](families["llamacpp:requests_deferred"]),
+		Steps:            value[uint64](families["llamacpp:n_decode_total"]),
+	}, nil
 }
 
-// count returns the value of a metric without labels, nil if there is none or it is no count.
-func count[N int | uint64](family *dto.MetricFamily) *N {
-	for _, m := range family.GetMetric() {
-		value := m.GetCounter().GetValue()
-		if m.GetGauge() != nil {
-			value = m.GetGauge().GetValue()
-		}
-		const exact = 1 << 53
-		if value >= 0 && value < exact {
-			n := N(value)
-			return &n
-		}
+// value returns the count that a metric without labels has, nil if there is none.
+func value[N int | uint64](family *dto.MetricFamily) *N {
+	if len(family.GetMetric()) != 1 {
+		return nil
 	}
-	return nil
+	var number *float64
+	switch m := family.GetMetric()[0]; {
+	case m.GetGauge() != nil:
+		number = m.GetGauge().Value
+	case m.GetCounter() != nil:
+		number = m.GetCounter().Value
+	case m.GetUntyped() != nil:
+		number = m.GetUntyped().Value
+	}
+	const exact = 1 << 53
+	if number == nil || !(*number >= 0 && *number < exact) { // NaN too
+		return nil
+	}
+	n := N(*number)
+	return &n
 }

@@ -205,7 +205,8 @@ func streamOf(body io.Reader, req engine.Request) (h heard) {
 }
 
 func TestStreamsConcludeTheSameHoweverTheyAreCut(t *testing.T) {
-	streams := 0
+	const smallBytes = 2300 // longer ones, whose last frame repeats a long prompt, show nothing more for a lot of time
+	streams, small := 0, 0
 	for _, rec := range recordings(t) {
 		if rec.Response.BodyFile == "" {
 			continue
@@ -214,6 +215,10 @@ func TestStreamsConcludeTheSameHoweverTheyAreCut(t *testing.T) {
 		t.Run(rec.name, func(t *testing.T) {
 			whole := streamOf(bytes.NewReader(rec.body), rec.request())
 			require.Equal(t, whole, streamOf(iotest.OneByteReader(bytes.NewReader(rec.body)), rec.request()))
+			if len(rec.body) > smallBytes {
+				return
+			}
+			small++
 			for cut := range len(rec.body) + 1 {
 				halves := io.MultiReader(bytes.NewReader(rec.body[:cut]), bytes.NewReader(rec.body[cut:]))
 				require.Equal(t, whole, streamOf(halves, rec.request()), "cut at %d", cut)
@@ -221,6 +226,7 @@ func TestStreamsConcludeTheSameHoweverTheyAreCut(t *testing.T) {
 		})
 	}
 	require.Greater(t, streams, 15)
+	require.Greater(t, small, 7)
 }
 
 // Whatever part of a stream is missing at its end, the answer is a prefix of the whole and never complete.

@@ -152,9 +152,12 @@ type heard struct {
 }
 
 func (h heard) ids() []uint32 {
-	var out []uint32
-	for _, token := range h.tokens {
-		out = append(out, token.ID)
+	if h.tokens == nil {
+		return nil
+	}
+	out := make([]uint32, len(h.tokens))
+	for i, token := range h.tokens {
+		out[i] = token.ID
 	}
 	return out
 }
@@ -199,13 +202,13 @@ func (h *heard) check(tb testing.TB) {
 	require.Equal(tb, failure.Kind == engine.Client, failure.Message != "", "words for the client belong to Client alone: %v", h.err)
 }
 
-// kindOf asserts a failure and returns it.
-func failureIn(tb testing.TB, err error, kind engine.FailKind) *engine.Failure {
+// failureIn asserts a failure of a kind and returns it.
+func failureIn(tb testing.TB, err error, kind engine.FailKind) engine.Failure {
 	tb.Helper()
 	var failure *engine.Failure
 	require.ErrorAs(tb, err, &failure)
 	require.Equal(tb, kind.String(), failure.Kind.String(), "%v", err)
-	return failure
+	return *failure
 }
 
 // recording is a recorded exchange with a real server.

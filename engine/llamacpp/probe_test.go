@@ -1,0 +1,259 @@
+package llamacpp
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/engine"
+)
+
+// site answers each path with a handler; any other path fails the test, GET /slots with it: that wakes sleepers.
+type site map[string]http.HandlerFunc
+
+func (s site) serve(tb testing.TB) http.HandlerFunc {
+	tb.Helper()
+	return func(w http.ResponseWriter, r *http.Request) {
+		handler, ok := s[r.URL.Path]
+		if !ok || r.Method != http.MethodGet {
+			tb.Errorf("%s %s was asked", r.Method, r.URL.Path)
+			return
+		}
+		handler(w, r)
+	}
+}
+
+// siteOf is the recorded server, with metrics on.
+func siteOf(tb testing.TB) site {
+	tb.Helper()
+	return site{
+		"/health":  named(tb, "info/health").replay,
+		"/props":   named(tb, "info/props").replay,
+		"/metrics": named(tb, "info/metrics-busy").replay,
+	}
+}
+
+// saying answers with a status and a body.
+func saying(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// hanging answers never.
+func hanging(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+func TestProbe(t *testing.T) {
+	busy := engine.Load{RunningSequences: ptr(4), WaitingSequences: ptr(3), Steps: ptr(uint64(344))}
+	recorded := engine.Status{
+		Model: "gemma-3-270m", Version: "b0-unknown", Incarnation: "marker:<__media_17GfRpUrRVMIWn8sLiH1J1UDn4863AOn__>",
+		BlockTokens: ptr(16), KVBlocks: ptr(64), Seats: ptr(4), SequenceTokens: ptr(1024), Load: busy,
+	}
+	with := func(change func(*engine.Status)) engine.Status {
+		st := recorded
+		change(&st)
+		return st
+	}
+	props := func(body string) func(site) { return func(s site) { s["/props"] = saying(200, body) } }
+	cases := []struct {
+		name   string
+		site   func(site)
+		config func(*Config)
+		want   engine.Status
+	}{
+		{"as recorded: one sequence's context is all that is sure to fit", nil, nil, recorded},
+		{"the operator knows that every slot owns its context", nil, func(c *Config) { c.CapacityTokens = ptr(4096) }, with(func(s *engine.Status) { s.KVBlocks = ptr(256) })},
+		{"the operator allows less than a context", nil, func(c *Config) { c.CapacityTokens = ptr(520) }, with(func(s *engine.Status) { s.KVBlocks, s.SequenceTokens = ptr(32), ptr(520) })},
+		{"the operator's slots", nil, func(c *Config) { c.Slots = ptr(2) }, with(func(s *engine.Status) { s.Seats = ptr(2) })},
+		{"blocks of one token", nil, func(c *Config) { c.BlockTokens = 1 }, with(func(s *engine.Status) { s.BlockTokens, s.KVBlocks = ptr(1), ptr(1024) })},
+		{
+			"metrics are off: the load is unknown",
+			func(s site) { s["/metrics"] = named(t, "errors/metrics-disabled").replay }, nil, with(func(s *engine.Status) { s.Load = engine.Load{} }),
+		},
+		{
+			"metrics hang behind a long batch: busy is not dead",
+			func(s site) { s["/metrics"] = hanging }, func(c *Config) { c.MetricsTimeout = time.Millisecond }, with(func(s *engine.Status) { s.Load = engine.Load{} }),
+		},
+		{
+			"metrics without what we look for", func(s site) { s["/metrics"] = saying(200, "# TYPE other gauge\nother 1\n") }, nil,
+			with(func(s *engine.Status) { s.Load = engine.Load{} }),
+		},
+		{
+			"a count that is none stays unknown",
+			func(s site) {
+				s["/metrics"] = saying(200, "llamacpp:requests_processing -1\nllamacpp:requests_deferred NaN\n# TYPE llamacpp:n_decode_total counter\nllamacpp:n_decode_total 7\n")
+			}, nil,
+			with(func(s *engine.Status) { s.Load = engine.Load{Steps: ptr(uint64(7))} }),
+		},
+		{
+			"no alias: the file's name, from any system", props(`{"model_path":"C:\\models\\m.gguf","total_slots":2}`), nil,
+			engine.Status{Model: "m.gguf", Seats: ptr(2), Incarnation: "start:1676932210", Load: busy},
+		},
+		{
+			"a marker that is the same in every process is no evidence", props(`{"model_path":"/a/b","media_marker":"<__media__>"}`), nil,
+			engine.Status{Model: "b", Incarnation: "start:1676932210", Load: busy},
+		},
+		{
+			"nothing told, the operator told", props(`{}`), func(c *Config) { c.CapacityTokens, c.Slots = ptr(2048), ptr(3) },
+			engine.Status{Incarnation: "start:1676932210", BlockTokens: ptr(16), KVBlocks: ptr(128), Seats: ptr(3), SequenceTokens: ptr(2048), Load: busy},
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := siteOf(t)
+			if c.site != nil {
+				c.site(s)
+			}
+			e := engineOf(t, s.serve(t), func(cfg *Config) {
+				if c.config != nil {
+					c.config(cfg)
+				}
+			})
+			got, err := e.Probe(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, c.want, got)
+		})
+	}
+}
+
+func TestProbeOfAServerThatCannotServe(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(site)
+		kind   engine.FailKind
+	}{
+		{"loading", func(s site) { s["/health"] = named(t, "faults/loading-health").replay }, engine.Shed},
+		{"loading since the last question", func(s site) { s["/props"] = named(t, "faults/loading-props").replay }, engine.Shed},
+		{"loading at the last question", func(s site) { s["/metrics"] = named(t, "faults/loading-metrics").replay }, engine.Shed},
+		{"a wrong key", func(s site) { s["/props"] = named(t, "errors/auth-bad").replay }, engine.Operator},
+		{"not a llama-server", func(s site) { s["/health"] = named(t, "errors/404").replay }, engine.Operator},
+		{"health broken", func(s site) { s["/health"] = saying(500, "") }, engine.Broken},
+		{"properties that are no JSON", func(s site) { s["/props"] = saying(200, "<html>") }, engine.Broken},
+		{"properties of another shape", func(s site) { s["/props"] = saying(200, `{"total_slots":"four"}`) }, engine.Broken},
+		{"endless properties", func(s site) { s["/props"] = saying(200, strings.Repeat(" ", 5000)) }, engine.Broken},
+		{"metrics that are none", func(s site) { s["/metrics"] = saying(200, "{}}") }, engine.Broken},
+		{"health hangs", func(s site) { s["/health"] = hanging }, engine.Broken},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := siteOf(t)
+			c.change(s)
+			e := engineOf(t, s.serve(t), func(cfg *Config) {
+				cfg.AnswerBytes = 4500
+				if c.name == "health hangs" {
+					cfg.ProbeTimeout = time.Millisecond
+				}
+			})
+			st, err := e.Probe(t.Context())
+			failureIn(t, err, c.kind)
+			require.Zero(t, st)
+		})
+	}
+}
+
+func TestProbeEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := siteOf(t)
+	s["/props"] = func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		hanging(nil, r)
+	}
+	_, err := engineOf(t, s.serve(t)).Probe(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestProbeSendsTheKeyAndKeepsTheAddressesPath(t *testing.T) {
+	s := siteOf(t)
+	prefixed := site{}
+	for path, handler := range s {
+		prefixed["/llm"+path] = func(w http.ResponseWriter, r *http.Request) {
+			require.Equal(t, "Bearer sk-a", r.Header.Get("Authorization"))
+			handler(w, r)
+		}
+	}
+	e := engineOf(t, prefixed.serve(t), func(c *Config) {
+		c.APIKey = "sk-a"
+		c.URL += "/llm"
+	})
+	_, err := e.Probe(t.Context())
+	require.NoError(t, err)
+}
+
+func TestTwoLivesDiffer(t *testing.T) {
+	life := 0
+	s := siteOf(t)
+	s["/props"] = func(w http.ResponseWriter, r *http.Request) {
+		saying(200, fmt.Sprintf(`{"media_marker":"<__media_%d__>"}`, life))(w, r)
+	}
+	e := engineOf(t, s.serve(t))
+	seen := map[string]bool{}
+	for life = range 3 {
+		for range 2 {
+			st, err := e.Probe(t.Context())
+			require.NoError(t, err)
+			seen[st.Incarnation] = true
+		}
+	}
+	require.Len(t, seen, 3)
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	valid := DefaultConfig()
+	valid.URL = "http://127.0.0.1:8080"
+	require.NoError(t, valid.Validate())
+	cases := []struct {
+		change func(*Config)
+		want   string
+	}{
+		{func(c *Config) { c.URL = "" }, "URL is missing"},
+		{func(c *Config) { c.URL = "127.0.0.1:8080" }, "URL"},
+		{func(c *Config) { c.URL = "ftp://x" }, `scheme "ftp"`},
+		{func(c *Config) { c.URL = "http://" }, "no host"},
+		{func(c *Config) { c.URL = "http://u:secret@x" }, "use APIKey"},
+		{func(c *Config) { c.URL = "http://x?key=secret" }, "query"},
+		{func(c *Config) { c.URL = "http://x/%zz?secret" }, "cannot be parsed"},
+		{func(c *Config) { c.CapacityTokens = ptr(0) }, "CapacityTokens is 0"},
+		{func(c *Config) { c.CapacityTokens = ptr(15) }, "less than one block of 16"},
+		{func(c *Config) { c.Slots = ptr(-1) }, "Slots is -1"},
+		{func(c *Config) { c.BlockTokens = 0 }, "BlockTokens is 0"},
+		{func(c *Config) { c.DialTimeout = 0 }, "DialTimeout is 0s"},
+		{func(c *Config) { c.ProbeTimeout = -1 }, "ProbeTimeout"},
+		{func(c *Config) { c.MetricsTimeout = 0 }, "MetricsTimeout"},
+		{func(c *Config) { c.IdleTimeout = 0 }, "IdleTimeout"},
+		{func(c *Config) { c.LingerBound = 0 }, "LingerBound"},
+		{func(c *Config) { c.AnswerBytes = 0 }, "AnswerBytes"},
+		{func(c *Config) { c.FrameBytes = 0 }, "FrameBytes"},
+	}
+	for _, c := range cases {
+		cfg := valid
+		c.change(&cfg)
+		err := cfg.Validate()
+		require.ErrorContains(t, err, c.want)
+		require.NotContains(t, err.Error(), "secret")
+		_, err = New(cfg, Deps{Dial: nil})
+		require.ErrorContains(t, err, c.want)
+	}
+	_, err := New(valid, Deps{})
+	require.ErrorContains(t, err, "Dial")
+	several := valid
+	several.Slots, several.FrameBytes = ptr(0), 0
+	var joined interface{ Unwrap() []error }
+	require.ErrorAs(t, several.Validate(), &joined)
+	require.Len(t, joined.Unwrap(), 2, "all mistakes at once")
+}
+
+func TestCapabilities(t *testing.T) {
+	e := engineAt(t, "http://127.0.0.1:1", func(c *Config) { c.LingerBound = 7 * time.Second })
+	require.Equal(t, engine.Capabilities{
+		Kind: "llamacpp", Sharing: engine.SharingNever, LingerBound: 7 * time.Second, Logprobs: true, LogitBias: true,
+	}, e.Capabilities())
+	_, source := any(e).(engine.KVSource)
+	require.False(t, source)
+}
