@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// asProgram makes the test binary the program itself, so that signals and exit codes are the real ones.
+const asProgram = "RUN_AS_PLIMSOLL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// server is a plimsoll serve of its own process.
+type server struct {
+	*exec.Cmd
+	url string
+	log chan string // what it logged after the line that says its address; closed at its end
+}
+
+// start runs plimsoll serve on a free port until the test ends.
+func start(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := &server{log: make(chan string, 1000)}
+	s.Cmd = exec.CommandContext(t.Context(), os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "json"}, args...)...)
+	s.Env = append(os.Environ(), asProgram+"=1")
+	stderr, err := s.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, s.Start())
+	t.Cleanup(func() {
+		_ = s.Process.Kill()
+		_ = s.Wait()
+	})
+	lines := bufio.NewScanner(stderr)
+	for s.url == "" {
+		require.True(t, lines.Scan(), "the server ended before it listened")
+		var line struct{ Msg, URL string }
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &line), lines.Text())
+		if line.Msg == "listening" {
+			s.url = line.URL
+		}
+	}
+	go func() {
+		defer close(s.log)
+		for lines.Scan() {
+			s.log <- lines.Text()
+		}
+	}()
+	return s
+}
+
+// signal sends one to the server.
+func (s *server) signal(t *testing.T, sig os.Signal) {
+	t.Helper()
+	require.NoError(t, s.Process.Signal(sig))
+}
+
+// awaitLog returns once the server has logged a text.
+func (s *server) awaitLog(t *testing.T, text string) {
+	t.Helper()
+	for line := range s.log {
+		if strings.Contains(line, text) {
+			return
+		}
+	}
+	require.Fail(t, "the server ended without a word of it", text)
+}
+
+// exit waits for the server's end and returns its exit code.
+func (s *server) exit(t *testing.T) int {
+	t.Helper()
+	for range s.log { //nolint:revive // reads to the end
+	}
+	_ = s.Wait() // the code says it
+	return s.ProcessState.ExitCode()
+}
+
+// call sends a request and returns the answer, whose body is open until the test ends.
+func (s *server) call(t *testing.T, method, path, body string, header ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = res.Body.Close() })
+	return res
+}
+
+// status returns the status of a request and reads its answer to the end.
+func (s *server) status(t *testing.T, method, path, body string, header ...string) (int, string) {
+	t.Helper()
+	res := s.call(t, method, path, body, header...)
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return res.StatusCode, string(text)
+}
+
+func (s *server) awaitReady(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		code, _ := s.status(t, http.MethodGet, "/ready", "")
+		return code == http.StatusOK
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// chat is a streamed request for an answer of that many tokens.
+func chatBody(model string, tokens string) string {
+	return `{"model":"` + model + `","stream":true,"ignore_eos":true,"max_tokens":` + tokens + `,"messages":[{"role":"user","content":"hello"}]}`
+}
+
+// stream begins a chat and returns after its first event.
+func (s *server) stream(t *testing.T, tokens string) *bufio.Reader {
+	t.Helper()
+	res := s.call(t, http.MethodPost, "/v1/chat/completions", chatBody("plimsoll-sim", tokens))
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	events := bufio.NewReader(res.Body)
+	line, err := events.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "data: {")
+	return events
+}
+
+func TestSIGTERMLetsRunningRequestsEnd(t *testing.T) {
+	s := start(t)
+	s.awaitReady(t)
+	running := s.stream(t, "400") // some 3 seconds of the simulated engine
+	s.signal(t, syscall.SIGTERM)
+	s.awaitLog(t, "shutting down")
+	require.Eventually(t, func() bool {
+		code, _ := s.status(t, http.MethodGet, "/ready", "")
+		return code == http.StatusServiceUnavailable
+	}, time.Minute, time.Millisecond)
+	code, body := s.status(t, http.MethodPost, "/v1/chat/completions", chatBody("plimsoll-sim", "1"))
+	require.Equal(t, http.StatusServiceUnavailable, code, body)
+	rest, err := io.ReadAll(running)
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(string(rest), "data: [DONE]\n\n"), "the running answer has its end")
+	require.Zero(t, s.exit(t))
+}
+
+func TestWhatStillRunsAfterTheDrainTimeEndsWithAnError(t *testing.T) {
+	s := start(t, "--drain-timeout", "50ms")
+	s.awaitReady(t)
+	running := s.stream(t, "100000")
+	s.signal(t, os.Interrupt)
+	rest, err := io.ReadAll(running)
+	require.NoError(t, err)
+	require.Contains(t, string(rest), `"error"`)
+	require.Zero(t, s.exit(t))
+}
+
+func TestASecondSIGTERMEndsAtOnce(t *testing.T) {
+	s := start(t, "--drain-timeout", "24h")
+	s.awaitReady(t)
+	running := s.stream(t, "100000")
+	s.signal(t, syscall.SIGTERM)
+	s.awaitLog(t, "shutting down")
+	s.signal(t, syscall.SIGTERM)
+	require.Equal(t, 1, s.exit(t))
+	_, err := io.ReadAll(running)
+	require.Error(t, err, "the answer is cut off, not ended")
+}
+
+func TestABusyPortIsSaid(t *testing.T) {
+	busy, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer busy.Close() //nolint:errcheck // nothing was sent
+	code, _, stderr := plimsoll(t, "", "serve", "--listen", busy.Addr().String())
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, busy.Addr().String()+" is in use: end what listens there, or choose another address with --listen")
+}
+
+// A fleet that is down at the start is served all the same, under a name that can be known, and retried.
+func TestDeadReplicasAtTheStart(t *testing.T) {
+	dead, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, dead.Close())
+	s := start(t, "--replica", "llamacpp=http://"+dead.Addr().String()+",name=dead", "--tokenizer", modelDir)
+	code, body := s.status(t, http.MethodGet, "/ready", "")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Contains(t, body, `"dead"`)
+	code, body = s.status(t, http.MethodGet, "/v1/models", "")
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, body, `"id":"model"`, "the name of the tokenizer's folder")
+	code, body = s.status(t, http.MethodPost, "/v1/chat/completions", chatBody("model", "1"))
+	require.Equal(t, http.StatusServiceUnavailable, code, body)
+	s.signal(t, syscall.SIGTERM)
+	require.Zero(t, s.exit(t))
+}
+
+func TestTheModelCanBeGivenAName(t *testing.T) {
+	s := start(t, "--model", "fleet/own", "--replica", "sim=tiny,name=a,slots=2,capacity-tokens=1024")
+	s.awaitReady(t)
+	code, body := s.status(t, http.MethodPost, "/v1/chat/completions", chatBody("fleet/own", "4"))
+	require.Equal(t, http.StatusOK, code, body)
+	require.Contains(t, body, `"model":"fleet/own"`)
+	code, _ = s.status(t, http.MethodPost, "/v1/chat/completions", chatBody("plimsoll-sim", "4"))
+	require.Equal(t, http.StatusNotFound, code)
+	code, body = s.status(t, http.MethodPost, "/v1/completions", `{"model":"fleet/own","max_tokens":1,"prompt":"`+strings.Repeat("word ", 1100)+`"}`)
+	require.Equal(t, http.StatusBadRequest, code, "more than the capacity that was said")
+	require.Contains(t, body, "1024")
+}
+
+func TestAPIKeys(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys")
+	require.NoError(t, os.WriteFile(file, []byte("team: 0123456789abcdef\n"), 0o600))
+	s := start(t, "--api-key-file", file)
+	s.awaitReady(t)
+	code, _ := s.status(t, http.MethodGet, "/v1/models", "")
+	require.Equal(t, http.StatusUnauthorized, code)
+	code, _ = s.status(t, http.MethodGet, "/v1/models", "", "Authorization", "Bearer 0123456789abcdef")
+	require.Equal(t, http.StatusOK, code)
+
+	code, _, stderr := plimsoll(t, "", "serve", "--api-key-file", file+".none")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "--api-key-file")
+}
