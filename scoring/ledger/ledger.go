@@ -76,7 +76,8 @@ func (c *contribution) add(o contribution, sign int) {
 	c.remaining += scoring.Tokens(sign) * o.remaining
 }
 
-// New returns an empty, open ledger.
+// New returns an empty, open ledger. Limits of which nothing is known yet are all zero: nothing is granted then, and what
+// is restored is booked as claimed until SetLimits.
 func New(limits scoring.Limits) *Ledger {
 	return &Ledger{
 		limits:  limits,
@@ -87,9 +88,19 @@ func New(limits scoring.Limits) *Ledger {
 	}
 }
 
-// SetLimits replaces the limits. They may fall below what is booked: then nothing new fits until enough has ended. The
-// block size must not change while tickets are booked, because claims are counted in it.
-func (l *Ledger) SetLimits(limits scoring.Limits) { l.limits = limits }
+// SetLimits replaces the limits. They may fall below what is booked: then nothing new fits until enough has ended. A
+// known block size must not change while tickets are booked, because claims are counted in it; when it becomes known,
+// the growth of what was restored before is booked.
+func (l *Ledger) SetLimits(limits scoring.Limits) {
+	known := l.limits.BlockTokens > 0
+	l.limits = limits
+	if known {
+		return
+	}
+	for _, b := range l.tickets {
+		l.update(b, func() { l.cover(b) })
+	}
+}
 
 // SetClosed says whether new claims are refused: the replica drains, is void or not yet ready. What is booked stays.
 func (l *Ledger) SetClosed(closed bool) { l.closed = closed }
@@ -213,14 +224,22 @@ func (l *Ledger) Grow(t scoring.Ticket, produced scoring.Tokens) bool {
 	}
 	l.update(b, func() {
 		b.produced = max(b.produced, produced)
-		next := min(b.claim.PromptTokens+b.produced+1, b.claim.SequenceTokens)
-		past := next.Blocks(l.limits.BlockTokens) - b.claim.blocks()
-		if past > b.overdraft {
-			l.counters.OverdraftBlocks += uint64(past - b.overdraft)
-			b.overdraft = past
-		}
+		l.cover(b)
 	})
 	return true
+}
+
+// cover books what a sequence that has produced something needs beyond its claim for its next token.
+func (l *Ledger) cover(b *booking) {
+	if l.limits.BlockTokens <= 0 {
+		return // not known yet: SetLimits comes back to it
+	}
+	next := min(b.claim.PromptTokens+b.produced+1, b.claim.SequenceTokens)
+	past := next.Blocks(l.limits.BlockTokens) - b.claim.blocks()
+	if past > b.overdraft {
+		l.counters.OverdraftBlocks += uint64(past - b.overdraft)
+		b.overdraft = past
+	}
 }
 
 // Linger notes that nobody waits for a ticket any more while the engine may still hold its blocks: they stay booked

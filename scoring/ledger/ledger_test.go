@@ -78,6 +78,25 @@ func TestLingeringStaysBooked(t *testing.T) {
 	require.Equal(t, ledger.None, l.Reserve(start, c2))
 }
 
+// TestRestoreBeforeLimitsAreKnown: after a restart of the owner live attempts announce themselves before the engine is
+// asked again. They are booked; nothing is granted; their growth is booked as soon as the block size is known.
+func TestRestoreBeforeLimitsAreKnown(t *testing.T) {
+	l := ledger.New(scoring.Limits{})
+	c := ledger.Claim{
+		Ticket: ticket(1), PrivateBlocks: 3, Seats: 1, SequenceTokens: 80, PromptTokens: 20, PredictedOutputTokens: 10,
+	}
+	require.True(t, l.Restore(start, c, ledger.Running, 50))
+	require.EqualValues(t, 3, l.Load().BookedBlocks)
+	other := ledger.Claim{Ticket: ticket(2), PrivateBlocks: 1, Seats: 1, SequenceTokens: 16}
+	require.NotEqual(t, ledger.None, l.Reserve(start, other))
+	l.SetLimits(limits)
+	require.EqualValues(t, 5, l.Load().BookedBlocks)
+	require.EqualValues(t, 2, l.Load().OverdraftBlocks)
+	require.True(t, l.End(ticket(1), ledger.Finished))
+	require.True(t, l.Empty())
+	require.Equal(t, ledger.None, l.Reserve(start, other))
+}
+
 // TestForeignUse: what the engine has in use beyond ours lowers what is usable when three samples in a row say so.
 func TestForeignUse(t *testing.T) {
 	l := ledger.New(limits)

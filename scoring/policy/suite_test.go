@@ -153,11 +153,13 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{"no replica at all", nil, policy.Decision{Verdict: policy.Refuse, Cause: policy.NoReplica, RetryAfter: 5 * time.Second}},
 		{
-			"three full, one free", []policy.Candidate{full("a"), full("b"), idle("c"), full("d")},
+			"three full, one free",
+			[]policy.Candidate{full("a"), full("b"), idle("c"), full("d")},
 			policy.Decision{Verdict: policy.Dispatch, Index: 2},
 		},
 		{
-			"all full", []policy.Candidate{full("a"), full("b")},
+			"all full",
+			[]policy.Candidate{full("a"), full("b")},
 			policy.Decision{Verdict: policy.Hold, Cause: policy.NoRoom, Until: start.Add(time.Second)},
 		},
 		{
@@ -166,7 +168,8 @@ func TestVerdicts(t *testing.T) {
 			policy.Decision{Verdict: policy.Refuse, Cause: policy.NoReplica, RetryAfter: 5 * time.Second},
 		},
 		{
-			"too large for all", []policy.Candidate{small("a"), small("b")},
+			"too large for all",
+			[]policy.Candidate{small("a"), small("b")},
 			policy.Decision{Verdict: policy.Refuse, Cause: policy.TooLarge},
 		},
 		{
@@ -175,19 +178,23 @@ func TestVerdicts(t *testing.T) {
 			policy.Decision{Verdict: policy.Refuse, Cause: policy.TooLarge},
 		},
 		{
-			"only one that is down could hold it", []policy.Candidate{small("a"), state("b", policy.Down)},
+			"only one that is down could hold it",
+			[]policy.Candidate{small("a"), state("b", policy.Down)},
 			policy.Decision{Verdict: policy.Refuse, Cause: policy.NoReplica, RetryAfter: 5 * time.Second},
 		},
 		{
-			"a full one could hold it", []policy.Candidate{small("a"), full("b"), state("c", policy.Down)},
+			"a full one could hold it",
+			[]policy.Candidate{small("a"), full("b"), state("c", policy.Down)},
 			policy.Decision{Verdict: policy.Hold, Cause: policy.NoRoom, Until: start.Add(time.Second)},
 		},
 		{
-			"all shed a moment ago", []policy.Candidate{cooling("a", &late), cooling("b", &soon)},
+			"all shed a moment ago",
+			[]policy.Candidate{cooling("a", &late), cooling("b", &soon)},
 			policy.Decision{Verdict: policy.Hold, Cause: policy.AllCool, Until: soon},
 		},
 		{
-			"shed or full", []policy.Candidate{cooling("a", &late), full("b")},
+			"shed or full",
+			[]policy.Candidate{cooling("a", &late), full("b")},
 			policy.Decision{Verdict: policy.Hold, Cause: policy.NoRoom, Until: start.Add(time.Second)},
 		},
 	} {
