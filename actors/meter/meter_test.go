@@ -1,0 +1,173 @@
+package meter
+
+import (
+	"flag"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/actors/fault"
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+	"plimsoll/scoring/prefix"
+)
+
+var update = flag.Bool("update", false, "write the goldens anew")
+
+// reportAll calls every method of every handle once or more.
+func reportAll(m *Meter) {
+	in := m.Ingress()
+	contended, cached, first := fault.Contended, 32, 250*time.Millisecond
+	in.Opened()
+	in.Opened()
+	in.Opened()
+	in.Ended(Request{
+		Route: "chat", Model: "sim", Outcome: Finished, Seconds: 1.25, FirstToken: &first,
+		PromptTokens: 48, CachedTokens: &cached, CompletionTokens: 9,
+	})
+	in.Ended(Request{Route: "chat", Model: "sim", Outcome: Refused, Fault: &contended, Seconds: 30})
+	in.Stalled()
+	in.BodyBytes(4096)
+	in.Panicked()
+
+	r := m.Router("sim")
+	r.Queue(2, 900)
+	r.Dispatched(0)
+	r.Dispatched(300 * time.Millisecond)
+	r.Decided(20 * time.Microsecond)
+	r.Refused(fault.NoReplica)
+	r.Reranked()
+	r.Resumed()
+
+	w := m.Replica("sim-0", "sim")
+	w.State("starting")
+	w.State("ready")
+	w.Load(ledger.Load{
+		Limits: scoring.Limits{KVBlocks: 100, Seats: 8}, BookedBlocks: 40, Lingering: 1, SeatsBooked: 3, OverdraftBlocks: 2,
+		ForeignBlocks: 5, QueuedPrefillTokens: 700,
+	})
+	var c ledger.Counters
+	c.Ends[ledger.Finished], c.Refusals[ledger.NoBlocks], c.LateEnds, c.UnknownEnds, c.Alarms = 3, 1, 1, 1, 1
+	w.Counters(c)
+	c.Ends[ledger.Finished]++
+	w.Counters(c)
+	w.Restarted()
+	w.Reborn()
+	w.AttemptFinished()
+	w.AttemptCancelled()
+	w.AttemptFailed(engine.Shed)
+
+	t := m.Tokenizer("sim")
+	t.Encoded(3*time.Millisecond, 48)
+	t.Refused(fault.BadInput)
+	t.Queue(1, 2000)
+
+	f := m.Feed("sim-0")
+	f.Events([]prefix.Event{{Kind: prefix.Stored}, {Kind: prefix.Stored}, {Kind: prefix.Removed}, {Kind: prefix.Cleared}})
+	f.Gap()
+	f.Index(prefix.Stats{Blocks: 30, Orphans: 2})
+	f.Cached(48, 32)
+	m.Panicked("router")
+}
+
+func scrape(t *testing.T, m *Meter) string {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	require.Equal(t, 200, rec.Code)
+	return rec.Body.String()
+}
+
+// TestMetricsText holds every name, help and label to a golden: dashboards depend on them.
+func TestMetricsText(t *testing.T) {
+	m, err := New(Config{Version: "1.2.3", LabelValuesMax: 8})
+	require.NoError(t, err)
+	reportAll(m)
+	got := scrape(t, m)
+	path := filepath.Join("testdata", "metrics.txt")
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o750))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+		return
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got)
+}
+
+func TestNamesFollowTheRules(t *testing.T) {
+	m, err := New(Config{Version: "1", LabelValuesMax: 8})
+	require.NoError(t, err)
+	reportAll(m)
+	problems, err := testutil.GatherAndLint(m.registry)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	families, err := m.registry.Gather()
+	require.NoError(t, err)
+	declared, err := os.ReadFile("names.go")
+	require.NoError(t, err)
+	names := regexp.MustCompile(`"plimsoll_[a-z_]+"`).FindAllString(string(declared), -1)
+	require.Len(t, families, len(names), "every declared metric is reported, and no other")
+	for _, f := range families {
+		require.Regexp(t, `^plimsoll_(build|actor|ingress|router|replica|tokenizer|kvfeed)_`, f.GetName())
+		require.NotEmpty(t, f.GetHelp())
+	}
+}
+
+// TestNilMeterMetersNothing: every handle of none is silent.
+func TestNilMeterMetersNothing(t *testing.T) {
+	var m *Meter
+	require.NotPanics(t, func() { reportAll(m) })
+	rec := httptest.NewRecorder()
+	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	require.Equal(t, 404, rec.Code)
+}
+
+func TestLabelValuesAreBounded(t *testing.T) {
+	m, err := New(Config{Version: "1", LabelValuesMax: 2})
+	require.NoError(t, err)
+	for _, name := range []string{"a", "b", "c", "d", "a"} {
+		m.Router(name).Reranked()
+	}
+	text := scrape(t, m)
+	require.Contains(t, text, `plimsoll_router_reranks_total{model="a"} 2`)
+	require.Contains(t, text, `plimsoll_router_reranks_total{model="other"} 2`)
+	require.NotContains(t, text, `"c"`)
+}
+
+func TestRuntimeMetricsAreOptional(t *testing.T) {
+	m, err := New(DefaultConfig())
+	require.NoError(t, err)
+	require.Contains(t, scrape(t, m), "go_goroutines")
+	m, err = New(Config{Version: "1", LabelValuesMax: 1})
+	require.NoError(t, err)
+	require.False(t, strings.Contains(scrape(t, m), "go_goroutines"))
+	_, err = New(Config{Version: "1"})
+	require.Error(t, err)
+	_, err = New(Config{LabelValuesMax: 1})
+	require.Error(t, err)
+}
+
+func TestOutcomesHaveNames(t *testing.T) {
+	for o := range NumOutcomes {
+		require.NotEqual(t, "unknown", o.String())
+	}
+}
+
+func BenchmarkReplicaLoad(b *testing.B) {
+	m, err := New(Config{Version: "1", LabelValuesMax: 8})
+	require.NoError(b, err)
+	w := m.Replica("a", "m")
+	b.ReportAllocs()
+	for b.Loop() {
+		w.Load(ledger.Load{BookedBlocks: 5})
+	}
+}
