@@ -137,3 +137,22 @@ func TestHelpOfServe(t *testing.T) {
 		}
 	}
 }
+
+// The README's table of flags is the help's.
+func TestTheREADMEListsTheFlags(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	config := DefaultConfig()
+	var rows strings.Builder
+	for _, s := range config.settings() {
+		_, rest, _ := strings.Cut(s.usage, "`")
+		place, _, _ := strings.Cut(rest, "`")
+		usage := strings.ReplaceAll(s.usage, "`", "")
+		initial := ""
+		if texts := s.encode(); len(texts) > 0 {
+			initial = "`" + texts[0] + "`"
+		}
+		rows.WriteString("| `--" + s.name + " " + place + "` | " + initial + " | " + usage + " |\n")
+	}
+	require.Contains(t, string(readme), rows.String(), "put this in the README")
+}

@@ -85,7 +85,8 @@ func (s *server) awaitLog(t *testing.T, text string) {
 // exit waits for the server's end and returns its exit code.
 func (s *server) exit(t *testing.T) int {
 	t.Helper()
-	for range s.log { //nolint:revive // reads to the end
+	for range s.log {
+		continue
 	}
 	_ = s.Wait() // the code says it
 	return s.ProcessState.ExitCode()
@@ -109,7 +110,7 @@ func (s *server) call(t *testing.T, method, path, body string, header ...string)
 // status returns the status of a request and reads its answer to the end.
 func (s *server) status(t *testing.T, method, path, body string, header ...string) (int, string) {
 	t.Helper()
-	res := s.call(t, method, path, body, header...)
+	res := s.call(t, method, path, body, header...) //nolint:bodyclose // call closes it with the test
 	text, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
 	return res.StatusCode, string(text)
@@ -131,7 +132,7 @@ func chatBody(model string, tokens string) string {
 // stream begins a chat and returns after its first event.
 func (s *server) stream(t *testing.T, tokens string) *bufio.Reader {
 	t.Helper()
-	res := s.call(t, http.MethodPost, "/v1/chat/completions", chatBody("plimsoll-sim", tokens))
+	res := s.call(t, http.MethodPost, "/v1/chat/completions", chatBody("plimsoll-sim", tokens)) //nolint:bodyclose // call closes it with the test
 	require.Equal(t, http.StatusOK, res.StatusCode)
 	events := bufio.NewReader(res.Body)
 	line, err := events.ReadString('\n')
