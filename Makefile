@@ -11,6 +11,9 @@ BENCHSTAT_VERSION := v0.0.0-20260908200009-22c9c6c9d4da
 GOLANGCI := $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 BENCHSTAT := $(CACHE)/bin/benchstat-$(BENCHSTAT_VERSION)/benchstat
 
+JINJA2_VERSION := 3.1.6
+JINJA2 := $(CACHE)/jinja2-$(JINJA2_VERSION)
+
 # The packages that a command works on, e.g. make bench PKG=./scoring/...
 PKG ?= ./...
 BENCH = go test -run '^$$' -bench . -benchmem -count $(or $(COUNT),10) $(PKG)
@@ -63,6 +66,10 @@ fuzz: tokenizers-lib ## run every fuzzer for FUZZTIME (20s)
 		done; \
 	done
 
+.PHONY: goldens
+goldens: $(JINJA2) ## make the chat templates' goldens again with jinja2
+	@$(JINJA2)/bin/python -B tokenizer/jinja/testdata/gen.py
+
 ##@ Measure
 .PHONY: bench
 bench: tokenizers-lib ## run the benchmarks COUNT (10) times into .tmp/bench/REV.txt (PKG=./scoring/...: only those)
@@ -90,6 +97,9 @@ clean: ## remove what was built in the tree (the caches outside it stay)
 $(GOLANGCI):
 	@echo "installing golangci-lint $(GOLANGCI_VERSION), once; it takes some 2 minutes" >&2
 	@GOBIN=$(@D) GOFLAGS=-buildvcs=false CGO_ENABLED=0 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+$(JINJA2):
+	@python3 -m venv $@.part && $@.part/bin/pip install --quiet --disable-pip-version-check jinja2==$(JINJA2_VERSION) && mv $@.part $@
 
 $(BENCHSTAT):
 	@GOBIN=$(@D) CGO_ENABLED=0 go install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
