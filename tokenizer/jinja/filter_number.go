@@ -46,16 +46,38 @@ func toInt(v Value, base int64) (Value, bool) {
 		if len(t) > maxIntegerDigits {
 			return nil, false
 		}
-		if base == 0 || base >= 2 && base <= 36 {
-			if b, ok := new(big.Int).SetString(strings.ReplaceAll(t, "_", ""), int(base)); ok && t != "" {
-				return fromBig(b), true
-			}
+		if i, ok := parseInteger(t, base); ok {
+			return i, true
 		}
 		if f, ok := parseFloat(t); ok {
 			return toInt(f, 10)
 		}
 	}
 	return nil, false
+}
+
+// parseInteger is int(t, base) for trimmed text.
+func parseInteger(t string, base int64) (Value, bool) {
+	if base != 0 && (base < 2 || base > 36) {
+		return nil, false
+	}
+	prefix := map[int64]string{2: "0b", 8: "0o", 16: "0x"}[base]
+	digits := strings.ToLower(strings.ReplaceAll(t, "_", ""))
+	sign := ""
+	if digits != "" && (digits[0] == '-' || digits[0] == '+') {
+		sign, digits = digits[:1], digits[1:]
+	}
+	if digits == "" || digits[0] == '-' || digits[0] == '+' {
+		return nil, false
+	}
+	if prefix != "" {
+		digits = strings.TrimPrefix(digits, prefix)
+	}
+	b, ok := new(big.Int).SetString(sign+digits, int(base))
+	if !ok {
+		return nil, false
+	}
+	return fromBig(b), true
 }
 
 // parseFloat is float(t) for trimmed text.

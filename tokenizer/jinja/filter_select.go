@@ -69,7 +69,7 @@ func (s *state) foldCase(v Value) Value {
 	if t, ok := asString(v); ok {
 		s.scan(len(t))
 		s.alloc(len(t))
-		return lower(t)
+		return s.mapCase(t, lower)
 	}
 	return v
 }
@@ -263,6 +263,7 @@ func (s *state) extreme(v Value, a args, sign int) Value {
 
 // filterAttr finds attributes only, never items.
 func filterAttr(s *state, v Value, a args) Value {
+	failIfUndefined(v)
 	name := s.str(a.arg(0, "name", nil))
 	if d, ok := v.(*Dict); ok {
 		if m := dictMethod(d, name); m != nil {

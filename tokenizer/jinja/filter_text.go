@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// ofText makes a filter of a function on the text of a value.
-func ofText(f func(string) string) filter {
-	return func(s *state, v Value, _ args) Value { return f(s.str(v)) }
+// mapText makes a filter of a mapping of letters.
+func mapText(f func(string) string) filter {
+	return func(s *state, v Value, _ args) Value { return s.mapCase(s.str(v), f) }
 }
 
 // textFilters are the filters that give text.
@@ -15,10 +15,10 @@ func textFilters() map[string]filter {
 	return map[string]filter{
 		"tojson":     filterToJSON,
 		"string":     func(s *state, v Value, _ args) Value { return s.str(v) },
-		"upper":      ofText(upper),
-		"lower":      ofText(lower),
-		"capitalize": ofText(capitalize),
-		"title":      ofText(filterTitle),
+		"upper":      mapText(upper),
+		"lower":      mapText(lower),
+		"capitalize": mapText(capitalize),
+		"title":      mapText(filterTitle),
 		"trim":       filterTrim,
 		"replace":    filterReplace,
 		"indent":     filterIndent,
@@ -44,19 +44,22 @@ func filterTrim(s *state, v Value, a args) Value {
 // filterTitle is jinja2's title, which also begins a word after a hyphen or a bracket.
 func filterTitle(t string) string {
 	var b strings.Builder
+	begin := 0 // of the text that is not written yet, all of it in lower case
+	flush := func(end int) { b.WriteString(lower(t[begin:end])) }
 	begins := true
-	for _, r := range t {
+	for i, r := range t {
 		switch {
 		case r == '-' || isSpace(r) || strings.ContainsRune("({[<", r):
-			b.WriteRune(r)
 			begins = true
 		case begins:
-			b.WriteString(upper(string(r)))
-			begins = false
-		default:
-			b.WriteString(lower(string(r)))
+			flush(i)
+			_, n := utf8.DecodeRuneInString(t[i:])
+			end := i + n
+			b.WriteString(upper(t[i:end]))
+			begin, begins = end, false
 		}
 	}
+	flush(len(t))
 	return b.String()
 }
 

@@ -9,6 +9,17 @@ import (
 	"golang.org/x/text/language"
 )
 
+// caseBytesPerStep is how much text beyond ASCII a step of work maps to another case, which takes a state machine.
+const caseBytesPerStep = 4
+
+// mapCase applies a mapping of letters and spends what it takes.
+func (s *state) mapCase(t string, f func(string) string) string {
+	if !isASCII(t) {
+		s.work(len(t) / caseBytesPerStep)
+	}
+	return f(t)
+}
+
 // upper is str.upper.
 func upper(t string) string {
 	if isASCII(t) {

@@ -2,26 +2,24 @@ package jinja
 
 import "slices"
 
-// listMethod returns a method of list, or nil. Those that would change the list are denied.
-func listMethod(l *List, name string) Value {
+// sequenceMethod returns a method that lists and tuples have, or nil.
+func sequenceMethod(items []Value, name string) Value {
 	switch name {
-	case "append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort":
-		return forbidden(l, name)
 	case "index":
 		return &function{name, func(s *state, a args) Value {
-			for i, e := range l.Items {
+			for i, e := range items {
 				s.work(1)
 				if s.equal(e, a.arg(0, "", nil)) {
 					return int64(i)
 				}
 			}
-			throw(KindValue, "value is not in list")
+			throw(KindValue, "value is not in the sequence")
 			return nil
 		}}
 	case "count":
 		return &function{name, func(s *state, a args) Value {
 			n := int64(0)
-			for _, e := range l.Items {
+			for _, e := range items {
 				s.work(1)
 				if s.equal(e, a.arg(0, "", nil)) {
 					n++
@@ -29,10 +27,19 @@ func listMethod(l *List, name string) Value {
 			}
 			return n
 		}}
+	}
+	return nil
+}
+
+// listMethod returns a method of list, or nil. Those that would change the list are denied.
+func listMethod(l *List, name string) Value {
+	switch name {
+	case "append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort":
+		return forbidden(l, name)
 	case "copy":
 		return &function{name, func(s *state, _ args) Value { return s.charge(&List{slices.Clone(l.Items)}) }}
 	}
-	return nil
+	return sequenceMethod(l.Items, name)
 }
 
 // dictMethod returns a method of dict, or nil. Those that would change the dict are denied.

@@ -30,9 +30,9 @@ func boundMethod(v Value, name string, m stringMethod) Value {
 	}}
 }
 
-// plain makes a method of a function that takes no argument.
-func plain[T any](f func(string) T) stringMethod {
-	return func(_ *state, t string, _ args) Value { return f(t) }
+// mapping makes a method of a mapping of letters.
+func mapping(f func(string) string) stringMethod {
+	return func(s *state, t string, _ args) Value { return s.mapCase(t, f) }
 }
 
 // allOf makes a method that tells whether a predicate holds for every character.
@@ -45,15 +45,15 @@ func newStringMethods() map[string]stringMethod {
 		"strip":        func(_ *state, t string, a args) Value { return strings.TrimFunc(t, strippable(a, "strip")) },
 		"lstrip":       func(_ *state, t string, a args) Value { return strings.TrimLeftFunc(t, strippable(a, "lstrip")) },
 		"rstrip":       func(_ *state, t string, a args) Value { return strings.TrimRightFunc(t, strippable(a, "rstrip")) },
-		"upper":        plain(upper),
-		"lower":        plain(lower),
-		"casefold":     plain(func(t string) string { return cases.Fold().String(t) }),
-		"capitalize":   plain(capitalize),
-		"title":        plain(title),
-		"swapcase":     plain(swapCase),
-		"isascii":      plain(isASCII),
-		"isupper":      plain(isUpper),
-		"islower":      plain(isLower),
+		"upper":        mapping(upper),
+		"lower":        mapping(lower),
+		"casefold":     mapping(func(t string) string { return cases.Fold().String(t) }),
+		"capitalize":   mapping(capitalize),
+		"title":        mapping(title),
+		"swapcase":     mapping(swapCase),
+		"isascii":      func(_ *state, t string, _ args) Value { return isASCII(t) },
+		"isupper":      func(s *state, t string, _ args) Value { return s.textIs(t, isUpper) },
+		"islower":      func(s *state, t string, _ args) Value { return s.textIs(t, isLower) },
 		"isdigit":      allOf(unicode.IsDigit),
 		"isdecimal":    allOf(unicode.IsDigit),
 		"isnumeric":    allOf(unicode.IsNumber),

@@ -133,3 +133,22 @@ func runPairs(t *testing.T, file string, pairs []golden, conversations map[strin
 		checkGolden(t, g, tmpl, compileErr, c.variables(t))
 	}
 }
+
+// TestOwnGoldens renders the templates of testdata, one for each feature, and compares with what gen.py got from jinja2.
+func TestOwnGoldens(t *testing.T) {
+	conversations := readConversations(t, []string{filepath.Join("testdata", "conversations.json")})
+	goldens := map[string][]golden{}
+	for _, g := range shared.Lines[golden](t, filepath.Join("testdata", "goldens.jsonl")) {
+		goldens[g.Template] = append(goldens[g.Template], g)
+	}
+	files, err := filepath.Glob(filepath.Join("testdata", "templates", "*.jinja"))
+	require.NoError(t, err)
+	require.Len(t, files, len(goldens), "goldens.jsonl is older than the templates: run gen.py")
+	for _, file := range files {
+		name := filepath.Base(file)
+		t.Run(name, func(t *testing.T) {
+			require.Len(t, goldens[name], len(conversations))
+			runPairs(t, file, goldens[name], conversations)
+		})
+	}
+}

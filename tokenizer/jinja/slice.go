@@ -32,7 +32,7 @@ func (e *sliceExpr) eval(s *state) Value {
 	case *tuple:
 		return &tuple{s.pick(x.items, b)}
 	case *intRange:
-		return &List{s.pick(s.iterate(x), b)}
+		return x.slice(b)
 	case string:
 		return s.substring(x, b)
 	case markup:
@@ -91,6 +91,12 @@ func indices(start, stop, step int64, visit func(i int64)) {
 	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
 		visit(i)
 	}
+}
+
+// slice returns the chosen integers, which are a range again.
+func (r *intRange) slice(b bounds) *intRange {
+	start, stop, step := b.resolve(r.len())
+	return &intRange{r.start + start*r.step, r.start + stop*r.step, r.step * step}
 }
 
 // pick returns the chosen items.

@@ -52,6 +52,8 @@ func (s *state) member(v Value, name string) Value {
 		}
 	case *List:
 		return listMethod(x, name)
+	case *tuple:
+		return sequenceMethod(x.items, name)
 	case *macro:
 		return x.attr(name)
 	case int64, *big.Int, bool:

@@ -3,6 +3,7 @@ package jinja
 import (
 	"fmt"
 	"time"
+	"unicode/utf8"
 )
 
 // Template is a compiled template. It never changes, so that any number of goroutines may render it at the same time.
@@ -27,6 +28,9 @@ func Compile(name, src string, limits Limits) (t *Template, err error) {
 	}
 	if len(src) > limits.TemplateBytes {
 		return nil, &SyntaxError{name, 1, fmt.Sprintf("the template has %d bytes, more than %d", len(src), limits.TemplateBytes)}
+	}
+	if !utf8.ValidString(src) {
+		return nil, &SyntaxError{name, 1, "the template is not valid UTF-8"}
 	}
 	defer func() {
 		if r := recover(); r != nil {

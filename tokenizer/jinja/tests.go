@@ -4,7 +4,27 @@ import "math/big"
 
 // is makes a test of a predicate on the value alone.
 func is(f func(Value) bool) test {
-	return func(_ *state, v Value, _ args) bool { return f(v) }
+	return unary(func(_ *state, v Value) bool { return f(v) })
+}
+
+// unary makes a test that takes no argument.
+func unary(f func(s *state, v Value) bool) test {
+	return func(s *state, v Value, a args) bool {
+		if n := len(a.positional) + len(a.names); n > 0 {
+			throw(KindType, "the test takes 1 argument but %d were given", n+1)
+		}
+		return f(s, v)
+	}
+}
+
+// binary makes a test that takes one argument.
+func binary(f func(s *state, v, operand Value) bool) test {
+	return func(s *state, v Value, a args) bool {
+		if n := len(a.positional) + len(a.names); n != 1 || len(a.positional) != 1 {
+			throw(KindType, "the test takes 2 arguments but %d were given", n+1)
+		}
+		return f(s, v, a.positional[0])
+	}
 }
 
 // isA makes a test of a Go type.
@@ -13,22 +33,14 @@ func isA[T any](v Value) bool {
 	return ok
 }
 
-// ordered makes a test of an order.
+// ordered makes a test of a comparison.
 func ordered(op string) test {
-	return func(s *state, v Value, a args) bool { return s.holds(op, v, a.arg(0, "", nil)) }
-}
-
-// testOperand returns the argument that a test needs.
-func testOperand(a args) Value {
-	if len(a.positional) == 0 {
-		throw(KindType, "test is missing its argument")
-	}
-	return a.positional[0]
+	return binary(func(s *state, v, operand Value) bool { return s.holds(op, v, operand) })
 }
 
 // remainder makes a test of v % n == rest.
 func remainder(n, rest int64) test {
-	return func(s *state, v Value, _ args) bool { return s.equal(s.binary(opModulo, v, n), rest) }
+	return unary(func(s *state, v Value) bool { return s.equal(s.binary(opModulo, v, n), rest) })
 }
 
 func newTests() map[string]test {
@@ -54,17 +66,17 @@ func newTests() map[string]test {
 		}),
 		"odd":  remainder(2, 1),
 		"even": remainder(2, 0),
-		"divisibleby": func(s *state, v Value, a args) bool {
-			return s.equal(s.binary(opModulo, v, testOperand(a)), int64(0))
-		},
-		"in":     func(s *state, v Value, a args) bool { return s.contains(testOperand(a), v) },
-		"sameas": func(s *state, v Value, a args) bool { return s.same(v, testOperand(a)) },
-		"lower":  func(s *state, v Value, _ args) bool { return s.textIs(v, isLower) },
-		"upper":  func(s *state, v Value, _ args) bool { return s.textIs(v, isUpper) },
-		"filter": testFilter,
-		"test":   testTest,
-		"eq":     func(s *state, v Value, a args) bool { return s.equal(v, testOperand(a)) },
-		"ne":     func(s *state, v Value, a args) bool { return !s.equal(v, testOperand(a)) },
+		"divisibleby": binary(func(s *state, v, n Value) bool {
+			return s.equal(s.binary(opModulo, v, n), int64(0))
+		}),
+		"in":     ordered("in"),
+		"sameas": binary((*state).same),
+		"lower":  unary(func(s *state, v Value) bool { return s.textIs(v, isLower) }),
+		"upper":  unary(func(s *state, v Value) bool { return s.textIs(v, isUpper) }),
+		"filter": unary(testFilter),
+		"test":   unary(testTest),
+		"eq":     ordered("=="),
+		"ne":     ordered("!="),
 		"lt":     ordered("<"),
 		"le":     ordered("<="),
 		"gt":     ordered(">"),
@@ -100,16 +112,19 @@ func (s *state) same(a, b Value) bool {
 func (s *state) textIs(v Value, f func(string) bool) bool {
 	t := s.str(v)
 	s.scan(len(t))
+	if !isASCII(t) {
+		s.work(2 * len(t) / caseBytesPerStep)
+	}
 	return f(t)
 }
 
-func testFilter(s *state, v Value, _ args) bool {
+func testFilter(s *state, v Value) bool {
 	s.hashable(v)
 	name, ok := asString(v)
 	return ok && s.template.builtins.filters[name] != nil
 }
 
-func testTest(s *state, v Value, _ args) bool {
+func testTest(s *state, v Value) bool {
 	s.hashable(v)
 	name, ok := asString(v)
 	return ok && s.template.builtins.tests[name] != nil
