@@ -28,7 +28,7 @@ type leg struct {
 	text   strings.Builder // whole answers only
 	pieces []piece         // whole answers only
 	align  aligner
-	offset int // code points of the text that tokens were told of, for text_offset
+	told   place // streamed: where the text of the next token begins
 	reason string
 	stop   openai.StopReason
 }

@@ -64,6 +64,9 @@ func (x *exchange) readBody() ([]byte, *fault.Fault) {
 	for {
 		if len(buf) == cap(buf) {
 			size := max(firstBodyBytes, 2*cap(buf))
+			if told := x.r.ContentLength; told >= int64(len(buf)) {
+				size = int(min(int64(size), told+1)) // one more, so that the end shows without growing again
+			}
 			if !x.hold(int64(size - cap(buf))) {
 				x.Header().Set("Connection", "close")
 				return nil, fault.New(fault.Contended, "too many request bodies are being read at once, try again later")

@@ -42,7 +42,7 @@ func wholeCompletion(a *answering) openai.Completion {
 		l := &a.legs[i]
 		c.Choices[i] = openai.CompletionChoice{Index: i, Text: l.text.String(), FinishReason: l.reason, StopReason: l.stop}
 		if a.names != nil {
-			c.Choices[i].Logprobs = a.names.completion(l.pieces, new(int))
+			c.Choices[i].Logprobs = a.names.completion(l.pieces, &l.told)
 		}
 	}
 	return c

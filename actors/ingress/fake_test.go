@@ -82,9 +82,9 @@ func (t bytesTokenizer) Decode(ids []uint32, skipSpecial bool) (string, error) {
 
 // fakeFront plays a script for every request and remembers what it was asked.
 type fakeFront struct {
-	models   []Model
-	health   Health
-	script   func(req *stream.Request, resp *stream.Response)
+	models []Model
+	health Health
+	script func(req *stream.Request, resp *stream.Response)
 	// played is a script that ends before Submit returns, so that the borders of chunks are fixed: one delta for each leg.
 	played   func(req *stream.Request, resp *stream.Response)
 	tokenize func(in stream.Input) ([]Encoded, error)

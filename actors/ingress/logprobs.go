@@ -196,22 +196,40 @@ func (v *vocabulary) chat(pieces []piece) *openai.ChatLogprobs {
 	return l
 }
 
-// completion returns tokens in the form of /v1/completions; offset is where the text stands, in code points.
-func (v *vocabulary) completion(pieces []piece, offset *int) *openai.CompletionLogprobs {
+// place is how far a text has been told of.
+type place struct {
+	characters int // complete ones
+	missing    int // bytes that the character under way still lacks
+}
+
+// past moves behind bytes of the text.
+func (p *place) past(text []byte) {
+	for _, b := range text {
+		switch {
+		case b >= 0xf0:
+			p.missing = 3
+		case b >= 0xe0:
+			p.missing = 2
+		case b >= 0xc0:
+			p.missing = 1
+		case b >= utf8.RuneSelf:
+			p.missing--
+		}
+		if p.missing == 0 {
+			p.characters++
+		}
+	}
+}
+
+// completion returns tokens in the form of /v1/completions; at is where their text begins.
+func (v *vocabulary) completion(pieces []piece, at *place) *openai.CompletionLogprobs {
 	l := &openai.CompletionLogprobs{
 		TextOffset: make([]int, len(pieces)), TokenLogprobs: make([]float64, len(pieces)),
 		Tokens: make([]string, len(pieces)), TopLogprobs: make([]map[string]float64, len(pieces)),
 	}
 	for i, p := range pieces {
-		l.TextOffset[i] = *offset
-		if len(p.bytes) > 0 && !utf8.RuneStart(p.bytes[0]) {
-			l.TextOffset[i]-- // it goes on with the character before
-		}
-		for _, b := range p.bytes {
-			if utf8.RuneStart(b) {
-				*offset++
-			}
-		}
+		l.TextOffset[i] = at.characters
+		at.past(p.bytes)
 		name := completionName(p.bytes, v.word(p.id).name)
 		l.Tokens[i], l.TokenLogprobs[i] = name, p.own()
 		top := map[string]float64{}

@@ -124,7 +124,7 @@ func (s *streaming) logprobs(l *leg, pieces []piece) []byte {
 	if s.q.req.Input.Chat != nil {
 		v = s.names.chat(pieces)
 	} else {
-		v = s.names.completion(pieces, &l.offset)
+		v = s.names.completion(pieces, &l.told)
 	}
 	b, err := openai.Marshal(v)
 	if err != nil {

@@ -141,7 +141,9 @@ func TestDetokenize(t *testing.T) {
 
 func TestTokenizeFaults(t *testing.T) {
 	front := newFront(nil)
-	front.tokenize = func(stream.Input) ([]Encoded, error) { return nil, fault.Invalid("messages[0].content", "messages[0].content holds NUL") }
+	front.tokenize = func(stream.Input) ([]Encoded, error) {
+		return nil, fault.Invalid("messages[0].content", "messages[0].content holds NUL")
+	}
 	e := newEdge(t, testConfig(), front)
 	rec := e.do("POST", "/tokenize", `{"messages":[{}]}`)
 	requireParam(t, rec.Code, rec.Body.Bytes(), "messages[0].content")

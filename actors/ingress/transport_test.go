@@ -319,7 +319,7 @@ func TestBodiesAreBoundedTogether(t *testing.T) {
 	cfg.BodyBytes, cfg.BodiesBytes = 1<<20, 1<<20
 	e := newEdge(t, cfg, newFront(says("x")))
 	good := withMember(pathChat, "")
-	e.bodies.Store(1<<20 - 100)
+	e.bodies.Store(1 << 20)
 	rec := e.do("POST", pathChat, good)
 	require.Equal(t, 429, rec.Code)
 	require.NotEmpty(t, rec.Header().Get("Retry-After"))

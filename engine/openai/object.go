@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"unicode/utf8"
@@ -18,7 +17,7 @@ type Object map[string]json.RawMessage
 
 // BodyError says that a body is no JSON object and where.
 type BodyError struct {
-	Offset  int64 // bytes from the start of the body
+	Offset  int64 // bytes up to and with the one that showed it
 	Message string
 }
 
@@ -38,22 +37,20 @@ func (e *ParamError) Error() string { return e.Param + " " + e.Message }
 // like broken UTF-8: both would silently become another text.
 func ParseObject(body []byte) (Object, error) {
 	if !utf8.Valid(body) {
-		return nil, &BodyError{Offset: invalidAt(body), Message: "the body is not valid UTF-8"}
+		return nil, &BodyError{Offset: invalidAt(body) + 1, Message: "the body is not valid UTF-8"}
 	}
 	if at := loneSurrogate(body); at >= 0 {
-		return nil, &BodyError{Offset: int64(at), Message: "the body holds half a surrogate pair, which is no character"}
+		return nil, &BodyError{Offset: int64(at) + 1, Message: "the body holds half a surrogate pair, which is no character"}
+	}
+	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
+		return nil, &BodyError{Message: "the body is empty, it must be a JSON object"}
 	}
 	var o Object
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if err := dec.Decode(&o); err != nil {
+	if err := json.Unmarshal(body, &o); err != nil {
 		return nil, bodyError(body, err)
 	}
 	if o == nil {
 		return nil, &BodyError{Message: "the body must be a JSON object, it is null"}
-	}
-	end := dec.InputOffset()
-	if rest := bytes.TrimLeft(body[end:], " \t\r\n"); len(rest) > 0 {
-		return nil, &BodyError{Offset: int64(len(body) - len(rest)), Message: "the body goes on after the JSON object"}
 	}
 	return o, nil
 }
@@ -66,8 +63,6 @@ func bodyError(body []byte, err error) error {
 		return &BodyError{Offset: syntax.Offset, Message: "the body is not valid JSON: " + syntax.Error()}
 	case errors.As(err, &kind):
 		return &BodyError{Offset: kind.Offset, Message: "the body must be a JSON object, it is a JSON " + kind.Value}
-	case errors.Is(err, io.EOF):
-		return &BodyError{Message: "the body is empty, it must be a JSON object"}
 	default:
 		return &BodyError{Offset: int64(len(body)), Message: "the body is not valid JSON: " + err.Error()}
 	}
