@@ -36,6 +36,10 @@ build: tokenizers-lib ## build bin/plimsoll
 tokenizers-lib: ## build the tokenizer library once, into a cache outside the tree (TOKENIZERS_LIB=DIR: use a ready one)
 	@tokenizer/hf/native/build.sh
 
+.PHONY: demo
+demo: build ## two real llama.cpp servers with a small real model behind plimsoll, and a talk with them (DEMO_STAY=1: stay up)
+	@testbench/e2e/llamacpp/demo.sh
+
 ##@ Check
 .PHONY: test
 test: tokenizers-lib ## run every Go test with the race detector (under 10 minutes on 2 cores)
@@ -80,14 +84,13 @@ bench: tokenizers-lib ## run the benchmarks COUNT (10) times into .tmp/bench/REV
 .PHONY: benchcmp
 benchcmp: tokenizers-lib $(BENCHSTAT) ## compare the benchmarks of BASE=REV with those of the work tree
 	@[ -n "$(BASE)" ] || { echo "say what to compare with: make benchcmp BASE=REV" >&2; exit 2; }
-	@base=$$(git rev-parse --short "$(BASE)"); tree=".tmp/base-$$base"; mkdir -p .tmp/bench "$$tree"; \
-	if [ ! -s ".tmp/bench/$$base.txt" ]; then \
-		git archive "$$base" | tar -x -C "$$tree"; \
-		(cd "$$tree" && ln -sfn "$(CURDIR)/tokenizer/hf/native/lib" tokenizer/hf/native/lib && $(BENCH)) >".tmp/bench/$$base.part"; \
-		mv ".tmp/bench/$$base.part" ".tmp/bench/$$base.txt"; rm -rf "$$tree"; \
-	fi; \
+	@tree=.tmp/base; rm -rf $$tree; mkdir -p .tmp/bench $$tree; \
+	git archive "$(BASE)" | tar -x -C $$tree; \
+	ln -sfn "$(CURDIR)/tokenizer/hf/native/lib" $$tree/tokenizer/hf/native/lib; \
+	(cd $$tree && $(BENCH)) >.tmp/bench/base.txt; \
+	rm -rf $$tree; \
 	$(BENCH) >.tmp/bench/worktree.txt; \
-	$(BENCHSTAT) "$$base=.tmp/bench/$$base.txt" worktree=.tmp/bench/worktree.txt
+	$(BENCHSTAT) "$(BASE)=.tmp/bench/base.txt" worktree=.tmp/bench/worktree.txt
 
 ##@ Tidy
 .PHONY: clean
