@@ -133,10 +133,14 @@ func (a *answering) take(d stream.Delta) (string, []piece) {
 	if a.names == nil {
 		return text, nil
 	}
+	var pieces []piece
 	for i := range d.Entries {
-		l.align.push(&d.Entries[i], a.names)
+		pieces = append(pieces, l.align.push(&d.Entries[i], a.names)...)
 	}
-	return text, l.align.settle(text, d.Finish != nil)
+	if d.Finish != nil {
+		pieces = append(pieces, l.align.end(d.Finish.Text)...)
+	}
+	return text, pieces
 }
 
 // joined returns the text of a delta. A single piece, the usual case, is not copied.

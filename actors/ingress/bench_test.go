@@ -28,7 +28,7 @@ func hotStream(tb testing.TB) *streaming {
 	e := newEdge(tb, testConfig(), newFront(nil))
 	w := &sink{header: http.Header{}}
 	x := &exchange{
-		s: e.Server, w: w, rc: http.NewResponseController(w), r: httptest.NewRequest(http.MethodPost, pathChat, nil), start: e.deps.Now(),
+		s: e.Server, w: w, rc: http.NewResponseController(w), r: httptest.NewRequestWithContext(tb.Context(), http.MethodPost, pathChat, nil), start: e.deps.Now(),
 	}
 	req := &stream.Request{N: 1, Input: stream.Input{Texts: []string{"x"}}}
 	a := &answering{
@@ -75,7 +75,7 @@ func BenchmarkStreamedAnswer(b *testing.B) {
 	body := withMember(pathChat, `"stream":true`)
 	b.ReportAllocs()
 	for b.Loop() {
-		r := httptest.NewRequest(http.MethodPost, pathChat, strings.NewReader(body))
+		r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, pathChat, strings.NewReader(body))
 		e.ServeHTTP(&sink{header: http.Header{}}, r)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/256, "ns/token")
@@ -88,7 +88,7 @@ func BenchmarkChatRequest(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		r := httptest.NewRequest(http.MethodPost, pathChat, strings.NewReader(body))
+		r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, pathChat, strings.NewReader(body))
 		e.ServeHTTP(&sink{header: http.Header{}}, r)
 	}
 }

@@ -58,8 +58,12 @@ func (c Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"BodyTimeout", c.BodyTimeout}, {"ReadHeaderTimeout", c.ReadHeaderTimeout}, {"IdleTimeout", c.IdleTimeout},
-		{"EarlyHeaders", c.EarlyHeaders}, {"KeepAlive", c.KeepAlive}, {"ClientStall", c.ClientStall},
+		{"BodyTimeout", c.BodyTimeout},
+		{"ReadHeaderTimeout", c.ReadHeaderTimeout},
+		{"IdleTimeout", c.IdleTimeout},
+		{"EarlyHeaders", c.EarlyHeaders},
+		{"KeepAlive", c.KeepAlive},
+		{"ClientStall", c.ClientStall},
 	} {
 		if d.value <= 0 {
 			return fmt.Errorf("ingress: %s must be positive, it is %v", d.name, d.value)

@@ -203,7 +203,7 @@ func newEdge(tb testing.TB, cfg Config, front *fakeFront) *edge {
 
 // do sends a request to the handler. A connection that the handler cuts is status 0.
 func (e *edge) do(method, path, body string, header ...string) (rec *httptest.ResponseRecorder) {
-	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}

@@ -124,13 +124,17 @@ func printableByte(b byte) bool {
 // aligner gives each token its part of the text that the client gets. Text may come later than its tokens (a character of
 // several tokens, a possible stop string) or never (a stop string, special tokens): a token is told of when its bytes have
 // all come, and at the end with those that have. So the bytes told of, one token after the other, are the text.
+//
+// Where a broken character became U+FFFD, text and bytes differ: the tokens of its fragments share the U+FFFD, the last of
+// them has it. From then on one token is always held back, to take at the end what else there may be.
 type aligner struct {
 	waiting []piece // tokens, with their own bytes, whose text has not all come
 	text    []byte  // text that has come and belongs to no token yet
+	astray  bool    // text and bytes have differed
 }
 
-// push takes a token.
-func (a *aligner) push(e *stream.Entry, v *vocabulary) {
+// push takes a token with the text that came with it and returns the tokens that are complete.
+func (a *aligner) push(e *stream.Entry, v *vocabulary) []piece {
 	p := piece{id: e.ID, logprob: e.Logprob}
 	if e.LostIDs > 0 {
 		p.bytes = []byte(e.Text) // the text of tokens that nobody knows is told with the one that is known
@@ -138,41 +142,83 @@ func (a *aligner) push(e *stream.Entry, v *vocabulary) {
 		p.bytes = v.word(e.ID).bytes
 	}
 	a.waiting = append(a.waiting, p)
-}
-
-// settle takes text and returns the tokens that are complete; at the end, all.
-func (a *aligner) settle(text string, end bool) []piece {
-	a.text = append(a.text, text...)
+	a.text = append(a.text, e.Text...)
 	var done []piece
 	for len(a.waiting) > 0 {
-		p := a.waiting[0]
-		switch {
-		case bytes.HasPrefix(a.text, p.bytes):
-			a.text = a.text[len(p.bytes):]
-		case bytes.HasPrefix(p.bytes, a.text):
-			if !end {
-				return done
-			}
-			p.bytes, a.text = a.text, nil
-		default:
-			return append(done, a.lump()...)
+		n := a.ready(false)
+		if n == 0 {
+			break
 		}
-		done = append(done, p)
-		a.waiting = a.waiting[1:]
+		done = append(done, a.waiting[:n]...)
+		a.waiting = a.waiting[n:]
 	}
 	return done
 }
 
-// lump is for text that is not what its tokens' bytes make, because a broken character became U+FFFD: the last of the
-// waiting tokens gets all of it.
-func (a *aligner) lump() []piece {
-	done := a.waiting
-	for i := range done {
-		done[i].bytes = nil
+// end takes the text that came with the end and returns all tokens that are left.
+func (a *aligner) end(text string) []piece {
+	a.text = append(a.text, text...)
+	var done []piece
+	for len(a.waiting) > 1 {
+		n := a.ready(true)
+		done = append(done, a.waiting[:n]...)
+		a.waiting = a.waiting[n:]
 	}
-	done[len(done)-1].bytes = a.text
+	if len(a.waiting) == 1 {
+		a.waiting[0].bytes = a.text
+		done = append(done, a.waiting[0])
+	}
 	a.waiting, a.text = nil, nil
 	return done
+}
+
+// ready returns how many of the waiting tokens are complete, after giving them their bytes: one, or those of a broken
+// character, or none, which at the end does not happen while more than one waits.
+func (a *aligner) ready(end bool) int {
+	p := &a.waiting[0]
+	if bytes.HasPrefix(a.text, p.bytes) {
+		if a.astray && len(a.waiting) == 1 {
+			return 0
+		}
+		a.text = a.text[len(p.bytes):]
+		return 1
+	}
+	if bytes.HasPrefix(p.bytes, a.text) {
+		if !end {
+			return 0
+		}
+		p.bytes, a.text = a.text, nil
+		return 1
+	}
+	a.astray = true
+	share, n := replacements(a.text), 1
+	for n < len(a.waiting) && (share == 0 || !utf8.Valid(a.waiting[n].bytes)) {
+		n++
+	}
+	if share == 0 {
+		share = len(a.text) // they differ for another reason: nothing tells whose the text is
+	}
+	if n == len(a.waiting) {
+		n--
+	}
+	if n == 0 {
+		return 0
+	}
+	for i := range n {
+		a.waiting[i].bytes = nil
+	}
+	a.waiting[n-1].bytes = a.text[:share]
+	a.text = a.text[share:]
+	return n
+}
+
+// replacements is the length of the U+FFFD that a text begins with.
+func replacements(text []byte) int {
+	n := 0
+	for bytes.HasPrefix(text[n:], []byte("\ufffd")) {
+		n += len("\ufffd")
+	}
+	return n
 }
 
 // chat returns tokens in the form of /v1/chat/completions.

@@ -63,9 +63,9 @@ func inBubble(t *testing.T, script func(*stream.Request, *stream.Response), test
 	})
 }
 
-func post(t *testing.T, c net.Conn, path, body string) {
+func post(t *testing.T, c net.Conn, body string) {
 	t.Helper()
-	_, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	_, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", pathChat, len(body), body)
 	require.NoError(t, err)
 }
 
@@ -79,10 +79,11 @@ func TestClientThatLeavesCancelsAtOnce(t *testing.T) {
 		for _, streams := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/stream=%v", name, streams), func(t *testing.T) {
 				inBubble(t, script, func(t *testing.T, e *edge, dial func() net.Conn) {
+					t.Helper()
 					start := time.Now()
 					c := dial()
 					go func() { _, _ = io.Copy(io.Discard, c) }()
-					post(t, c, pathChat, withMember(pathChat, fmt.Sprintf(`"stream":%v`, streams)))
+					post(t, c, withMember(pathChat, fmt.Sprintf(`"stream":%v`, streams)))
 					synctest.Wait()
 					require.Len(t, e.front.submitted(), 1)
 					require.Empty(t, e.front.cancelled)
@@ -108,9 +109,10 @@ func TestClientThatTakesNothingIsCutOff(t *testing.T) {
 		}
 	}
 	inBubble(t, script, func(t *testing.T, e *edge, dial func() net.Conn) {
+		t.Helper()
 		c := dial()
-		post(t, c, pathChat, withMember(pathChat, `"stream":true`))
-		e.front.running.Wait()
+		post(t, c, withMember(pathChat, `"stream":true`))
+		synctest.Wait()
 		start := time.Now()
 		<-e.front.cancelled
 		require.Equal(t, e.cfg.ClientStall, time.Since(start))
@@ -123,8 +125,9 @@ func TestClientThatTakesNothingIsCutOff(t *testing.T) {
 // TestSlowClientIsServed: one byte a second for longer than ClientStall is slow, not stalled, as long as frames get away.
 func TestSlowClientIsServed(t *testing.T) {
 	inBubble(t, says(strings.Repeat("x", 40)), func(t *testing.T, e *edge, dial func() net.Conn) {
+		t.Helper()
 		c := dial()
-		post(t, c, pathChat, withMember(pathChat, `"stream":true`))
+		post(t, c, withMember(pathChat, `"stream":true`))
 		r := bufio.NewReader(c)
 		var got strings.Builder
 		for !strings.Contains(got.String(), "[DONE]") {
@@ -184,8 +187,9 @@ func TestEarlyHeaders(t *testing.T) {
 				}
 			}
 			inBubble(t, script, func(t *testing.T, _ *edge, dial func() net.Conn) {
+				t.Helper()
 				conn := dial()
-				post(t, conn, pathChat, withMember(pathChat, `"stream":true`))
+				post(t, conn, withMember(pathChat, `"stream":true`))
 				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 				require.NoError(t, err)
 				body, err := io.ReadAll(resp.Body)
@@ -208,8 +212,9 @@ func TestSilenceMidwayIsFilledWithComments(t *testing.T) {
 	}
 	for _, streams := range []bool{true, false} {
 		inBubble(t, script, func(t *testing.T, _ *edge, dial func() net.Conn) {
+			t.Helper()
 			conn := dial()
-			post(t, conn, pathChat, withMember(pathChat, fmt.Sprintf(`"stream":%v`, streams)))
+			post(t, conn, withMember(pathChat, fmt.Sprintf(`"stream":%v`, streams)))
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			require.NoError(t, err)
 			body, err := io.ReadAll(resp.Body)
@@ -295,6 +300,7 @@ func TestKeepAliveAfterErrors(t *testing.T) {
 // TestBodyThatDoesNotArrive gives the client a bounded time.
 func TestBodyThatDoesNotArrive(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, e *edge, dial func() net.Conn) {
+		t.Helper()
 		c := dial()
 		start := time.Now()
 		_, err := io.WriteString(c, "POST "+pathChat+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"model\":")
@@ -428,7 +434,7 @@ func TestShutdownWaitsForAnswers(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- e.Serve(p) }()
 		c := p.dial()
-		post(t, c, pathChat, withMember(pathChat, ""))
+		post(t, c, withMember(pathChat, ""))
 		synctest.Wait()
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -81,7 +81,7 @@ func reportAll(m *Meter) {
 func scrape(t *testing.T, m *Meter) string {
 	t.Helper()
 	rec := httptest.NewRecorder()
-	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	m.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
 	require.Equal(t, 200, rec.Code)
 	return rec.Body.String()
 }
@@ -127,7 +127,7 @@ func TestNilMeterMetersNothing(t *testing.T) {
 	var m *Meter
 	require.NotPanics(t, func() { reportAll(m) })
 	rec := httptest.NewRecorder()
-	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	m.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
 	require.Equal(t, 404, rec.Code)
 }
 
