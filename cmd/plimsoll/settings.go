@@ -38,7 +38,7 @@ func (c *Config) settings() []setting {
 		optionalText("tokenizer", "`DIR` with the model's tokenizer.json and chat template (default: the embedded model's)", &c.TokenizerDir),
 		choice("policy", "`POLICY` that chooses the replica", &c.Policy, policy.Names()),
 		choice("admission", "how much of an answer is reserved, `MODE`", &c.Admission, admissions()),
-		optionalText("api-key-file", "`FILE` of the keys that clients must show (default: none needed)", &c.APIKeyFile),
+		optionalText("api-key-file", "`FILE` of the keys that clients must show, a line each, as name: key (default: none needed)", &c.APIKeyFile),
 		duration("queue-timeout", "`TIME` that a request waits for room before it gets 429", &c.QueueTimeout),
 		count("queue-requests", "`N` requests may wait", 1, &c.QueueRequests),
 		count("queue-tokens", "`N` prompt tokens may wait", 1, &c.QueueTokens),
