@@ -47,6 +47,8 @@ func (n *node) spawn(c actor.Context) {
 	s := n.s
 	number := 0
 	for i, m := range s.models {
+		// Replicas first: a router that finds live calls reserves at once, and a message to an actor that is not there is lost.
+		number = n.replicas(c, m, number)
 		n.named(c, routerName(i), router.Props(m.Router, router.Deps{
 			Refs: m.refs, Encode: m.encode, Gate: s.gate, Workers: s.cfg.TokenizeMax, Log: s.deps.Log,
 			Meter: m.meters.router, Tokenizer: m.meters.tokenizer, Failed: s.failed,
@@ -54,19 +56,25 @@ func (n *node) spawn(c actor.Context) {
 			NewTicket: s.newTicket, Stats: &m.stats, Middleware: s.deps.Middleware,
 			Supervise: s.cfg.Supervise, Seed: s.deps.Seed,
 		}))
-		indexes := replica.NewIndexes(m.Router.Model)
-		for _, parts := range m.Replicas {
-			number++
-			ref := m.ref(parts.Config.ID)
-			n.named(c, "replica-"+strconv.Itoa(number), replica.Props(parts.Config, replica.Deps{
-				Ref: ref, Indexes: indexes, Log: s.deps.Log, Meter: s.deps.Meter, Failed: s.failed, Router: m.router,
-				Announce: func(_ scoring.ReplicaID, epoch uint64) int {
-					return s.live.Tell(stream.ReplicaRestarted{Ref: ref, Epoch: epoch})
-				},
-				Middleware: s.deps.Middleware, Supervise: s.cfg.Supervise, Seed: s.deps.Seed + uint64(number), //nolint:gosec // it counts replicas
-			}))
-		}
 	}
+}
+
+// replicas spawns a model's replicas and returns how many were spawned so far.
+func (n *node) replicas(c actor.Context, m *model, number int) int {
+	s := n.s
+	indexes := replica.NewIndexes(m.Router.Model)
+	for _, parts := range m.Replicas {
+		number++
+		ref := m.ref(parts.Config.ID)
+		n.named(c, "replica-"+strconv.Itoa(number), replica.Props(parts.Config, replica.Deps{
+			Ref: ref, Indexes: indexes, Log: s.deps.Log, Meter: s.deps.Meter, Failed: s.failed, Router: m.router,
+			Announce: func(_ scoring.ReplicaID, epoch uint64) int {
+				return s.live.Tell(stream.ReplicaRestarted{Ref: ref, Epoch: epoch})
+			},
+			Middleware: s.deps.Middleware, Supervise: s.cfg.Supervise, Seed: s.deps.Seed + uint64(number), //nolint:gosec // it counts replicas
+		}))
+	}
+	return number
 }
 
 // named spawns a child under a fixed name.

@@ -48,16 +48,17 @@ type (
 )
 
 func newConnection(cfg Config, e engine.Engine, parent *actor.PID, log *slog.Logger, seed uint64) *connection {
-	return &connection{
+	p := &connection{
 		cfg: cfg, engine: e, parent: parent, log: log, rng: rand.New(rand.NewPCG(seed, 1)), retry: cfg.ProbeFirst,
 	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
 }
 
 // Receive implements actor.Actor.
 func (p *connection) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
-		p.ctx, p.cancel = context.WithCancel(context.Background())
 		p.probe(c)
 	case *actor.Stopping, *actor.Restarting:
 		p.stop()

@@ -235,8 +235,16 @@ func (m *machine) announced(now time.Time, a Announced) {
 		return
 	}
 	for _, t := range a.Tickets {
-		if t.Incarnation == m.life.incarnation {
+		if t.Incarnation != m.life.incarnation {
+			continue
+		}
+		if t.State != ledger.Lingering {
 			m.ledger.Restore(now, t.Claim, t.State, t.Produced)
+			continue
+		}
+		// How long it has lingered is not known: it gets the whole bound again.
+		if m.ledger.Restore(now, t.Claim, ledger.Running, t.Produced) {
+			m.ledger.Linger(t.Claim.Ticket, now.Add(m.caps.LingerBound))
 		}
 	}
 	if m.awaited--; m.awaited == 0 {

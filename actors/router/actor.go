@@ -266,6 +266,7 @@ func (a *routerActor) publish() {
 
 // submit has a submission tokenized, unless it brings its prompts, and then places it.
 func (a *routerActor) submit(c actor.Context, sub *stream.Submit) {
+	a.forget(sub.Call, 0) // an older submission of the call, made to an instance that failed
 	if sub.Prompts != nil {
 		a.step(c, sub)
 		return
@@ -357,16 +358,24 @@ func (a *routerActor) workerFailed(f supervise.Failed) {
 }
 
 func (a *routerActor) withdraw(c actor.Context, w stream.Withdraw) {
-	if a.jobs.remove(w.Call, w.Number) {
+	if a.forget(w.Call, w.Number) {
 		w.Call.Tell(stream.Withdrawn{Number: w.Number})
 		return
 	}
+	a.step(c, w)
+}
+
+// forget drops the tokenization of a call's submission, 0 for any; false if there is none. A job that runs goes on, and
+// its result is dropped.
+func (a *routerActor) forget(call *stream.Call, number uint64) bool {
+	if a.jobs.remove(call, number) {
+		return true
+	}
 	for j := range a.running {
-		if j.owner != nil && j.owner.Call == w.Call && (w.Number == 0 || j.owner.Number == w.Number) {
-			delete(a.running, j) // its result is dropped
-			w.Call.Tell(stream.Withdrawn{Number: w.Number})
-			return
+		if j.owner != nil && j.owner.Call == call && (number == 0 || j.owner.Number == number) {
+			delete(a.running, j)
+			return true
 		}
 	}
-	a.step(c, w)
+	return false
 }

@@ -142,6 +142,7 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 
 // admit checks a submission against what the fleet could ever hold and tries to place it.
 func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
+	m.supersede(sub.Call)
 	m.nextID++
 	e := &entry{id: m.nextID, sub: sub, deadline: sub.Arrival.Add(m.cfg.QueueTimeout), keys: map[scoring.Tokens][][]prefix.Key{}}
 	if sub.Again {
@@ -167,6 +168,19 @@ func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
 		return
 	}
 	m.enqueue(e, sub.Again)
+}
+
+// supersede forgets an older submission of the same call: it was made to an instance of the router that failed, and came
+// to this one all the same.
+func (m *machine) supersede(call *stream.Call) {
+	if id, ok := m.queuedAs[call]; ok {
+		delete(m.queuedAs, call)
+		m.waiting.Remove(id)
+	}
+	if by := m.byCall[call]; by != nil {
+		by.gone = true
+		delete(m.byCall, call)
+	}
 }
 
 // never returns the refusal of a submission that no configured replica can hold, nil if some could.
