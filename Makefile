@@ -53,7 +53,7 @@ test-clients: build ## run the official OpenAI clients (npm, PyPI, Go) against b
 lint: tokenizers-lib $(GOLANGCI) ## check format, lints, go vet and the shape of the tree
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go' | cut -d/ -f1 | sort -u)); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
-	go vet ./...
+	go vet -tags e2e ./...
 	$(GOLANGCI) run ./...
 	go test ./testbench/archtest
 
@@ -73,6 +73,10 @@ fuzz: tokenizers-lib ## run every fuzzer for FUZZTIME (20s)
 .PHONY: goldens
 goldens: $(JINJA2) ## make the chat templates' goldens again with jinja2
 	@$(JINJA2)/bin/python -B tokenizer/jinja/testdata/gen.py
+
+.PHONY: e2e-llamacpp
+e2e-llamacpp: build ## test with two real llama.cpp servers and a small real model (compiles them once, some 15 minutes)
+	go test -tags e2e -count 1 -timeout 30m -v ./testbench/e2e/llamacpp
 
 ##@ Measure
 .PHONY: bench
