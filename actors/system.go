@@ -140,7 +140,7 @@ func Start(cfg Config, deps Deps) (*System, error) {
 		s.models = append(s.models, s.newModel(i, m))
 	}
 	strategy := supervise.NewStrategy(cfg.Supervise, deps.Seed, s.failed)
-	props := actor.PropsFromProducer(func() actor.Actor { return newNode(s) },
+	props := actor.PropsFromProducer(func() actor.Actor { return supervise.Final(newNode(s), nil) },
 		actor.WithGuardian(strategy),
 		actor.WithReceiverMiddleware(supervise.Guard(deps.Log, "node", nil), deps.Middleware("node")))
 	node, err := s.actors.Root.SpawnNamed(props, nodeName)
@@ -195,6 +195,8 @@ func (s *System) Models() []ingress.Model {
 				im.ContextTokens = max(im.ContextTokens, int(snap.Load.Limits.SequenceTokens))
 			}
 			im.Logprobs = im.Logprobs || ref.Capabilities.Logprobs
+			im.LogitBias = im.LogitBias || ref.Capabilities.LogitBias
+			im.MinTokens = im.MinTokens || ref.Capabilities.MinTokens
 		}
 		out = append(out, im)
 	}

@@ -47,14 +47,17 @@ type replicaActor struct {
 // Props returns how to spawn a replica actor. Each instance after a panic is a new epoch.
 func Props(cfg Config, deps Deps) *actor.Props {
 	return actor.PropsFromProducer(
-		func() actor.Actor { return newActor(cfg, deps) },
+		func() actor.Actor {
+			return supervise.Final(newActor(cfg, deps), func(message any) { answerLost(deps.Ref, message) })
+		},
 		actor.WithReceiverMiddleware(
 			supervise.Guard(deps.Log, "replica", func(message, _ any) { answerLost(deps.Ref, message) }),
 			deps.Middleware("replica")),
 	)
 }
 
-// answerLost answers the one message whose sender would wait for ever.
+// answerLost answers the one message whose sender would wait for ever. Ends and milestones that are lost with a failing
+// instance need no answer: the announcements to the next one make up for them.
 func answerLost(ref *Ref, message any) {
 	if r, ok := message.(*Reserve); ok {
 		ref.root.Send(r.From, &Refused{
@@ -94,17 +97,17 @@ func (a *replicaActor) start(c actor.Context) {
 	ref := a.deps.Ref
 	ref.pid.Store(c.Self())
 	epoch := ref.epochs.Add(1)
-	awaited := 0
 	a.meter.State(ref.Snapshot().State.String())
+	// Until the new machine has published, nobody may take the old ledger for true.
+	old := *ref.Snapshot()
+	old.Epoch, old.Recovering = epoch, epoch > 1
+	ref.snapshot.Store(&old)
+	awaited := 0
 	if epoch > 1 {
 		a.meter.Restarted()
-		// Until the new machine has published, nobody may take the old ledger for true.
-		old := *ref.Snapshot()
-		old.Epoch, old.Recovering = epoch, true
-		ref.snapshot.Store(&old)
 		awaited = a.deps.Announce(a.cfg.ID, epoch)
 	}
-	a.m = newMachine(time.Now(), a.cfg, ref.Capabilities, epoch, ref.life, awaited)
+	a.m = newMachine(time.Now(), a.cfg, ref.Capabilities, ref.life, awaited, ref.Snapshot())
 	a.connection = a.spawn(c, "connection", func() actor.Actor {
 		return newConnection(a.cfg, ref.Engine, c.Self(), a.deps.Log, a.deps.Seed)
 	})
@@ -115,7 +118,7 @@ func (a *replicaActor) start(c actor.Context) {
 }
 
 func (a *replicaActor) spawn(c actor.Context, kind string, producer actor.Producer) *actor.PID {
-	props := actor.PropsFromProducer(producer, actor.WithReceiverMiddleware(
+	props := actor.PropsFromProducer(func() actor.Actor { return supervise.Final(producer(), nil) }, actor.WithReceiverMiddleware(
 		supervise.Guard(a.deps.Log, kind, nil), a.deps.Middleware(kind)))
 	return c.SpawnPrefix(props, kind)
 }

@@ -55,7 +55,8 @@ type machine struct {
 	state       State
 	since       time.Time
 	life        life
-	told        bool
+	told        bool // the engine has said its limits
+	tuned       bool // the feed of this epoch knows them
 	limits      scoring.Limits
 	ledger      *ledger.Ledger
 	engineModel string
@@ -76,13 +77,22 @@ type machine struct {
 	out []effect
 }
 
-// newMachine returns the machine of an actor's epoch. A first epoch awaits no announcement.
-func newMachine(now time.Time, cfg Config, caps engine.Capabilities, epoch uint64, l life, awaited int) *machine {
+// newMachine returns the machine of an actor's epoch. old is what the epoch before published, with the new one's number:
+// what it says of the engine still holds, what it says of the ledger is void until the awaited calls have announced their
+// tickets. A first epoch awaits none.
+func newMachine(now time.Time, cfg Config, caps engine.Capabilities, l life, awaited int, old *Snapshot) *machine {
 	m := &machine{
-		cfg: cfg, caps: caps, epoch: epoch, life: l, since: now,
-		ledger: ledger.New(scoring.Limits{}),
+		cfg: cfg, caps: caps, epoch: old.Epoch, life: l, since: now, ledger: ledger.New(scoring.Limits{}),
+		state: old.State, told: old.Told, limits: old.Load.Limits,
 	}
-	if epoch > 1 && awaited > 0 {
+	if m.told {
+		m.ledger.SetLimits(m.limits)
+	}
+	if m.state == Ready || m.state == Warming {
+		// The children are new: a probe and the feed are awaited again, and requests with them.
+		m.state, m.feedBy = Warming, now.Add(cfg.FeedWait)
+	}
+	if awaited > 0 {
 		m.recovering, m.awaited, m.openAt = true, awaited, now.Add(cfg.AnnounceWait)
 	}
 	return m
@@ -130,6 +140,7 @@ func (m *machine) step(now time.Time, message any) []effect {
 		if e.Incarnation == m.life.incarnation {
 			m.feedReady = true
 			m.settle(now)
+			m.emit(publish{})
 		}
 	case Drain:
 		m.drain(now)
@@ -265,8 +276,8 @@ func (m *machine) probed(now time.Time, s engine.Status) {
 		m.emit(voidIndex{})
 	}
 	m.life.evidence = s.Incarnation
-	if reborn || !m.told || limits != m.limits {
-		m.told, m.limits = true, limits
+	if reborn || !m.tuned || limits != m.limits {
+		m.told, m.tuned, m.limits = true, true, limits
 		m.ledger.SetLimits(limits)
 		m.feedReady = m.feedReady && !reborn
 		m.emit(tuneFeed{tune{
@@ -287,9 +298,8 @@ func (m *machine) probed(now time.Time, s engine.Status) {
 		if reborn {
 			m.feedBy = now.Add(m.cfg.FeedWait)
 			m.enter(now, Warming, "the engine was restarted")
-			m.settle(now)
-			return
 		}
+		m.settle(now)
 		m.emit(publish{room: m.ledger.Load().ForeignBlocks == 0})
 	case Draining, Gone, NumStates:
 		m.emit(publish{})
@@ -383,8 +393,7 @@ func (m *machine) probeFailed(now time.Time, f *engine.Failure) {
 
 // settle moves a warming replica on when nothing is awaited any more.
 func (m *machine) settle(now time.Time) {
-	if m.state != Warming {
-		m.emit(publish{})
+	if m.state != Warming || !m.tuned {
 		return
 	}
 	if !m.caps.KVEvents || m.feedReady || !now.Before(m.feedBy) {

@@ -111,7 +111,9 @@ type routerActor struct {
 func Props(cfg Config, deps Deps) *actor.Props {
 	var instances atomic.Uint64
 	return actor.PropsFromProducer(
-		func() actor.Actor { return newActor(cfg, deps, instances.Add(1)) },
+		func() actor.Actor {
+			return supervise.Final(newActor(cfg, deps, instances.Add(1)), func(message any) { answerLost(message, "restarting") })
+		},
 		actor.WithReceiverMiddleware(supervise.Guard(deps.Log, "router", answerLost), deps.Middleware("router")),
 	)
 }
@@ -178,7 +180,12 @@ func (a *routerActor) spawnWorker(c actor.Context) {
 	self := c.Self()
 	props := actor.PropsFromProducer(
 		func() actor.Actor {
-			return &worker{encode: a.deps.Encode, gate: a.deps.Gate, router: self, instance: a.instance}
+			w := &worker{encode: a.deps.Encode, gate: a.deps.Gate, router: self, instance: a.instance}
+			return supervise.Final(w, func(message any) {
+				if e, ok := message.(encode); ok {
+					e.job.release(a.deps.Gate)
+				}
+			})
 		},
 		actor.WithReceiverMiddleware(
 			supervise.Guard(a.deps.Log, "worker", nil), releaseOnPanic(a.deps.Gate), a.deps.Middleware("worker")))
