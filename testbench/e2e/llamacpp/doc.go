@@ -1,0 +1,12 @@
+// Package llamacpp tests Plimsoll against real llama.cpp servers with a real small model, Gemma 3 270M, on the CPU.
+//
+//	engine.sh    installs server, weights and tokenizer once, outside the tree; becomes a server
+//	demo.sh      two servers, bin/plimsoll in front of them, a talk over curl (make demo)
+//	e2e_test.go  the same as a test, with build tag e2e (make e2e-llamacpp); needs bin/plimsoll
+//
+//	client ──HTTP──▶ bin/plimsoll ──┬──▶ llama-server a (4 slots of 1024 tokens)
+//	                                └──▶ llama-server b
+//
+// The test owns the processes it starts and ends them by their ID. What it asserts does not depend on how fast the machine
+// is; times to the first token are printed.
+package llamacpp

