@@ -41,6 +41,41 @@ func allOf(f func(rune) bool) stringMethod {
 }
 
 func newStringMethods() map[string]stringMethod {
+	methods := stringMethods()
+	for name, m := range methods {
+		methods[name] = withMethodSignature(name, m)
+	}
+	return methods
+}
+
+// withMethodSignature makes a method fail for arguments that Python's method of that name does not take.
+func withMethodSignature(name string, m stringMethod) stringMethod {
+	most, names := 0, []string(nil)
+	switch name {
+	case "format":
+		return m
+	case "strip", "lstrip", "rstrip", "removeprefix", "removesuffix", "partition", "rpartition", "join", "zfill":
+		most = 1
+	case "splitlines":
+		most, names = 1, []string{"keepends"}
+	case "expandtabs":
+		most, names = 1, []string{"tabsize"}
+	case "ljust", "rjust", "center":
+		most = 2
+	case "split", "rsplit":
+		most, names = 2, []string{"sep", "maxsplit"}
+	case "startswith", "endswith", "find", "rfind", "index", "rindex", "count", "replace":
+		most = 3
+	}
+	return func(s *state, t string, a args) Value {
+		if len(a.positional) > most || len(a.names) > 0 {
+			a.atMost("str."+name+"()", most, names...)
+		}
+		return m(s, t, a)
+	}
+}
+
+func stringMethods() map[string]stringMethod {
 	return map[string]stringMethod{
 		"strip":        func(_ *state, t string, a args) Value { return strings.TrimFunc(t, strippable(a, "strip")) },
 		"lstrip":       func(_ *state, t string, a args) Value { return strings.TrimLeftFunc(t, strippable(a, "lstrip")) },
@@ -70,19 +105,18 @@ func newStringMethods() map[string]stringMethod {
 		"partition":    methodPartition,
 		"rpartition":   methodRpartition,
 		"replace":      methodReplace,
-		"find":         func(_ *state, t string, a args) Value { return runeIndex(t, strings.Index(t, operand(a, "find()"))) },
-		"rfind": func(_ *state, t string, a args) Value {
-			return runeIndex(t, strings.LastIndex(t, operand(a, "rfind()")))
-		},
-		"index":      methodIndex,
-		"count":      func(_ *state, t string, a args) Value { return int64(strings.Count(t, operand(a, "count()"))) },
-		"join":       methodJoin,
-		"expandtabs": methodExpandtabs,
-		"zfill":      methodZfill,
-		"ljust":      func(s *state, t string, a args) Value { return s.pad(t, a, padRight) },
-		"rjust":      func(s *state, t string, a args) Value { return s.pad(t, a, padLeft) },
-		"center":     func(s *state, t string, a args) Value { return s.pad(t, a, padBoth) },
-		"format":     func(s *state, t string, a args) Value { return s.format(t, a) },
+		"find":         func(s *state, t string, a args) Value { return s.search(t, a, strings.Index, "find()") },
+		"rfind":        func(s *state, t string, a args) Value { return s.search(t, a, strings.LastIndex, "rfind()") },
+		"index":        func(s *state, t string, a args) Value { return found(s.search(t, a, strings.Index, "index()")) },
+		"rindex":       func(s *state, t string, a args) Value { return found(s.search(t, a, strings.LastIndex, "rindex()")) },
+		"count":        methodCount,
+		"join":         methodJoin,
+		"expandtabs":   methodExpandtabs,
+		"zfill":        methodZfill,
+		"ljust":        func(s *state, t string, a args) Value { return s.pad(t, a, padRight) },
+		"rjust":        func(s *state, t string, a args) Value { return s.pad(t, a, padLeft) },
+		"center":       func(s *state, t string, a args) Value { return s.pad(t, a, padBoth) },
+		"format":       func(s *state, t string, a args) Value { return s.format(t, a) },
 	}
 }
 
@@ -107,23 +141,9 @@ func (s *state) affix(t string, a args, has func(string, string) bool, name stri
 	if len(a.positional) == 0 {
 		throw(KindType, "%s expected at least 1 argument, got 0", name)
 	}
-	if len(a.positional) > 1 {
-		b := bounds{step: 1}
-		for i, v := range a.positional[1:min(3, len(a.positional))] {
-			if v == nil {
-				continue
-			}
-			n := needInt(v)
-			if i == 0 {
-				b.start = &n
-			} else {
-				b.stop = &n
-			}
-		}
-		if start, stop, _ := b.resolve(int64(utf8.RuneCountInString(t))); start > stop {
-			return false
-		}
-		t = s.substring(t, b)
+	t, _, inside := s.window(t, a)
+	if !inside {
+		return false
 	}
 	if x, ok := a.positional[0].(*tuple); ok {
 		for _, e := range x.items {
@@ -141,20 +161,61 @@ func (s *state) affix(t string, a args, has func(string, string) bool, name stri
 	return has(t, p)
 }
 
-// runeIndex turns a byte index into a character index; -1 stays.
-func runeIndex(t string, i int) int64 {
+// window returns the part of t between the second and the third argument, if these are given, and the character it begins at.
+// inside is false where the bounds cross, or begin behind the end.
+func (s *state) window(t string, a args) (part string, begin int64, inside bool) {
+	if len(a.positional) < 2 {
+		return t, 0, true
+	}
+	b := bounds{step: 1}
+	for i, v := range a.positional[1:] {
+		if v == nil {
+			continue
+		}
+		n := needInt(v)
+		if i == 0 {
+			b.start = &n
+		} else {
+			b.stop = &n
+		}
+	}
+	length := int64(utf8.RuneCountInString(t))
+	start, stop, _ := b.resolve(length)
+	if start > stop || b.start != nil && *b.start > length {
+		return "", 0, false
+	}
+	return s.substring(t, b), start, true
+}
+
+// search is t.find or t.rfind: the character that a text begins at, or -1.
+func (s *state) search(t string, a args, index func(string, string) int, method string) int64 {
+	what := operand(a, method)
+	part, begin, inside := s.window(t, a)
+	if !inside {
+		return -1
+	}
+	i := index(part, what)
 	if i < 0 {
 		return -1
 	}
-	return int64(utf8.RuneCountInString(t[:i]))
+	return begin + int64(utf8.RuneCountInString(part[:i]))
 }
 
-func methodIndex(_ *state, t string, a args) Value {
-	i := strings.Index(t, operand(a, "index()"))
+// found fails for the -1 of a search.
+func found(i int64) Value {
 	if i < 0 {
 		throw(KindValue, "substring not found")
 	}
-	return runeIndex(t, i)
+	return i
+}
+
+func methodCount(s *state, t string, a args) Value {
+	what := operand(a, "count()")
+	part, _, inside := s.window(t, a)
+	if !inside {
+		return int64(0)
+	}
+	return int64(strings.Count(part, what))
 }
 
 func methodReplace(s *state, t string, a args) Value {

@@ -18,7 +18,6 @@ type jsonWriter struct {
 }
 
 func filterToJSON(s *state, v Value, a args) Value {
-	a.atMost("tojson()", 4, "ensure_ascii", "indent", "separators", "sort_keys")
 	w := &jsonWriter{text: text{s: s}, itemSeparator: ", ", keySeparator: ": "}
 	w.asciiOnly = truthy(a.arg(0, "ensure_ascii", false))
 	if indent := a.arg(1, "indent", nil); indent != nil {
