@@ -33,14 +33,14 @@ type Limits struct {
 }
 
 // DefaultLimits returns limits that no template met in practice comes near, under which the worst template ends within
-// a few seconds and half a gigabyte.
+// a few seconds and a quarter of a gigabyte.
 func DefaultLimits() Limits {
 	return Limits{
 		TemplateBytes:   1 << 20,
 		ExpressionDepth: 200,
 		Steps:           10_000_000,
 		OutputBytes:     32 << 20,
-		AllocBytes:      512 << 20,
+		AllocBytes:      256 << 20,
 		MacroDepth:      120,
 		Range:           100_000,
 		IntegerBits:     1 << 16,
