@@ -24,7 +24,7 @@ type ReplicaSpec struct {
 }
 
 // nameRule keeps names fit for logs, metric labels and headers.
-var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:\[\]-]{0,63}$`)
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9\[][A-Za-z0-9._:\[\]-]{0,63}$`)
 
 const replicaExample = "e.g. --replica llamacpp=http://127.0.0.1:8081,name=a"
 
@@ -58,6 +58,10 @@ func ParseReplica(text string, number int) (ReplicaSpec, error) {
 		if err := spec.parseOptions(strings.Split(options, ",")); err != nil {
 			return ReplicaSpec{}, fmt.Errorf("replica %s: %w", head, err)
 		}
+	}
+	if !nameRule.MatchString(spec.Name) {
+		return ReplicaSpec{}, fmt.Errorf("replica %s: %q is no name, which has at most 64 letters, digits and ._:-; set one with name=",
+			head, spec.Name)
 	}
 	return spec, nil
 }
@@ -94,9 +98,6 @@ func (r *ReplicaSpec) parseOptions(options []string) error {
 		switch key {
 		case "name":
 			r.Name = value
-			if !nameRule.MatchString(value) {
-				err = errors.New("a name has at most 64 letters, digits and ._:-")
-			}
 		case "capacity-tokens":
 			r.CapacityTokens, err = positive(value)
 		case "slots":

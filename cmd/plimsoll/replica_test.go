@@ -50,6 +50,7 @@ func TestParseReplicaSaysWhatToDo(t *testing.T) {
 		"llamacpp=http://a:1,name=":              `"name=" has no value`,
 		"llamacpp=http://a:1,":                   `"" has no value`,
 		"llamacpp=http://a:1,name=a b":           "at most 64 letters",
+		"llamacpp=http://a=b:1":                  "set one with name=",
 		"llamacpp=http://a:1,slots=0":            "slots=0: write a whole number above 0",
 		"llamacpp=http://a:1,capacity-tokens=8k": "write a whole number above 0",
 		"llamacpp=http://a:1,slot=4":             "no such option",
@@ -61,4 +62,22 @@ func TestParseReplicaSaysWhatToDo(t *testing.T) {
 			require.NotContains(t, err.Error(), "secret")
 		})
 	}
+}
+
+// Whatever is taken is printed so that it is taken again, and means the same.
+func FuzzParseReplica(f *testing.F) {
+	for _, seed := range []string{
+		"llamacpp=http://127.0.0.1:8081", "llamacpp=https://[::1]/x/,name=a,slots=2", "sim=tiny,capacity-tokens=64", "llamacpp=http://a=b:1,api-key-env=K",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		spec, err := ParseReplica(text, 1)
+		if err != nil {
+			return
+		}
+		again, err := ParseReplica(spec.String(), 2)
+		require.NoError(t, err)
+		require.Equal(t, spec, again)
+	})
 }
