@@ -82,6 +82,7 @@ func openSim(spec ReplicaSpec, seed uint64, source sim.TokenSource) (engine.Engi
 	}
 	if spec.Slots != nil {
 		profile.Seats = *spec.Slots
+		profile.BatchTokens = max(profile.BatchTokens, profile.Seats) // each running request gets its token in every pass
 	}
 	config := live.DefaultConfig()
 	config.Sim = profile
