@@ -151,14 +151,16 @@ func TestPriorUntilSeen(t *testing.T) {
 	tokens := scoring.Tokens(1000)
 	predicted := cost.DefaultRates().PrefillSeconds(tokens, 0)
 	l.FirstToken("a", tokens, 0, seconds(10*predicted))
-	// 0.05 s predicted and 0.5 s measured beside half a second of prior: twice over, for the fleet and the replica.
-	fleet := (0.5 + 10*predicted) / (0.5 + predicted)
-	own := (0.5*fleet + 10*predicted) / (0.5 + predicted)
+	// Ten times the prediction, less the pass that any first token takes, beside half of the longest prefill seen at the
+	// prior: for the fleet, and once more for the replica.
+	measured, weight := 10*predicted-cost.DefaultRates().StepSeconds, 0.5*predicted
+	fleet := (weight + measured) / (weight + predicted)
+	own := (weight*fleet + measured) / (weight + predicted)
 	require.InEpsilon(t, own, l.Rates("a").PrefillSecondsPerToken/cost.DefaultRates().PrefillSecondsPerToken, 1e-6)
 	require.InEpsilon(t, fleet, l.Rates("b").PrefillSecondsPerToken/cost.DefaultRates().PrefillSecondsPerToken, 1e-6)
 	l.Step("a", 0, time.Second)
-	require.Less(t, l.Rates("a").StepSeconds, 0.3)
-	require.Equal(t, cost.DefaultRates().StepSeconds, l.Rates("b").StepSeconds)
+	require.Less(t, l.Rates("a").StepSeconds, 0.4)
+	require.Less(t, l.Rates("b").StepSeconds, 0.25, "one odd step weighs less for those that have not shown it")
 }
 
 // TestLearnerSurvivesNonsense: no observation turns a rate negative, infinite or into no number.
@@ -208,3 +210,33 @@ func TestPredictedOutput(t *testing.T) {
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// TestSlowFleetIsLearnedFast is a fleet a hundred times slower than the prior: a replica not seen yet must not look like
+// the prior's device beside one that is known, and a few first tokens must tell what a prefill costs there.
+func TestSlowFleetIsLearnedFast(t *testing.T) {
+	l := cost.NewLearner(cost.DefaultConfig())
+	for range 3 {
+		l.FirstToken("seen", 92, 0, 450*time.Millisecond)
+		for range 16 {
+			l.Step("seen", 150, 55*time.Millisecond)
+		}
+	}
+	seen, unseen := l.Rates("seen"), l.Rates("unseen")
+	require.InEpsilon(t, seen.StepSecondsAt(150), unseen.StepSecondsAt(150), 0.1)
+	require.InDelta(t, 0.055, unseen.StepSecondsAt(150), 0.01)
+	prefill := unseen.PrefillSeconds(92, 0)
+	require.Greater(t, prefill, 0.2)
+	require.Less(t, prefill, 0.6)
+	require.InEpsilon(t, prefill, seen.PrefillSeconds(92, 0), 0.5)
+}
+
+// TestShortPromptsTellLittle is a replica that has seen only cached follow-ups, whose first token takes a pass: it must not
+// count as slow at prefill beside one that has shown a long one.
+func TestShortPromptsTellLittle(t *testing.T) {
+	l := cost.NewLearner(cost.DefaultConfig())
+	l.FirstToken("long", 20_000, 0, 1300*time.Millisecond)
+	for range 20 {
+		l.FirstToken("short", 10, 20_000, 14*time.Millisecond)
+	}
+	require.InEpsilon(t, l.Rates("long").PrefillSeconds(20_000, 0), l.Rates("short").PrefillSeconds(20_000, 0), 0.5)
+}

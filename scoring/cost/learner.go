@@ -18,15 +18,16 @@ type Config struct {
 	OutputQuantile float64
 	// PrefillKeep and StepKeep are what an observation weighs after one more was made: 0.98 remembers some 50.
 	PrefillKeep, StepKeep float64
-	// PriorSeconds is how much observed prefill the prior counts as.
-	PriorSeconds float64
+	// PriorShare is what the prior of a replica's prefill speed weighs, as a share of the longest prefill that the fleet
+	// has shown: relative to the work seen, so that it gives way as fast on a device a hundred times slower.
+	PriorShare float64
 }
 
 // DefaultConfig has the constants of the published trial, and predicts 512 tokens at first.
 func DefaultConfig() Config {
 	return Config{
 		Prior: DefaultRates(), FirstOutputTokens: 512, OutputsKept: 512, OutputQuantile: 0.9,
-		PrefillKeep: 0.98, StepKeep: 0.995, PriorSeconds: 0.5,
+		PrefillKeep: 0.98, StepKeep: 0.995, PriorShare: 0.5,
 	}
 }
 
@@ -34,7 +35,8 @@ func DefaultConfig() Config {
 // pure and not safe for concurrent use: the router owns it. Its memory is one entry a replica, until Forget.
 type Learner struct {
 	cfg      Config
-	fleet    speed
+	fleet    observed
+	longest  float64 // predicted seconds of the longest prefill seen, slowly forgotten
 	replicas map[scoring.ReplicaID]*observed
 	outputs  quantiles
 }
@@ -71,9 +73,15 @@ func (l *Learner) FirstToken(id scoring.ReplicaID, prefill, hit scoring.Tokens, 
 	if predicted <= 0 || took < 0 {
 		return
 	}
-	l.fleet.observe(took.Seconds(), predicted, l.cfg.PrefillKeep)
-	l.replica(id).speed.observe(took.Seconds(), predicted, l.cfg.PrefillKeep)
+	// A first token takes a pass of its own, however short the prompt: that is no prefill.
+	measured := max(0, took.Seconds()-l.Rates(id).StepSeconds)
+	l.longest = max(predicted, l.longest*longestKeep)
+	l.fleet.speed.observe(measured, predicted, l.cfg.PrefillKeep)
+	l.replica(id).speed.observe(measured, predicted, l.cfg.PrefillKeep)
 }
+
+// longestKeep forgets the longest prefill by half in some 700 first tokens.
+const longestKeep = 0.999
 
 // Step notes a gap between two tokens of a stream while the replica decoded over kvTokens and nothing there waited for
 // its first token.
@@ -81,6 +89,7 @@ func (l *Learner) Step(id scoring.ReplicaID, kvTokens scoring.Tokens, gap time.D
 	if gap <= 0 || kvTokens < 0 {
 		return
 	}
+	l.fleet.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
 	l.replica(id).steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
 }
 
@@ -94,16 +103,18 @@ func (l *Learner) Output(produced scoring.Tokens) {
 // Forget drops what is known of a replica: it left, or came back as another machine.
 func (l *Learner) Forget(id scoring.ReplicaID) { delete(l.replicas, id) }
 
-// Rates implements [Estimator].
+// Rates implements [Estimator]. The fleet is the prior of a replica, the configured rates are that of the fleet: a replica
+// not seen yet counts as one of its fellows, not as the device that the configuration had in mind.
 func (l *Learner) Rates(id scoring.ReplicaID) Rates {
-	fleet := l.fleet.factor(1, l.cfg.PriorSeconds)
-	o := l.replicas[id]
-	if o == nil {
-		return l.cfg.Prior.scaled(fleet)
+	weight := l.cfg.PriorShare * l.longest
+	factor := l.fleet.speed.factor(1, weight)
+	r := l.cfg.Prior
+	r.StepSeconds, r.StepSecondsPerKVToken = l.fleet.steps.fit(r)
+	if o := l.replicas[id]; o != nil {
+		factor = o.speed.factor(factor, weight)
+		r.StepSeconds, r.StepSecondsPerKVToken = o.steps.fit(r)
 	}
-	r := l.cfg.Prior.scaled(o.speed.factor(fleet, l.cfg.PriorSeconds))
-	r.StepSeconds, r.StepSecondsPerKVToken = o.steps.fit(l.cfg.Prior)
-	return r
+	return r.scaled(factor)
 }
 
 // OutputTokens implements [Estimator].
@@ -125,6 +136,9 @@ func (s *speed) observe(measured, predicted, keep float64) {
 
 // factor is measured over predicted, pulled to prior as if weight seconds had been seen at it.
 func (s *speed) factor(prior, weight float64) float64 {
+	if s.predicted+weight == 0 {
+		return prior
+	}
 	const least = 1e-6 // a replica that seems to need no time still orders its prompts by length
 	return max(least, (s.measured+weight*prior)/(s.predicted+weight))
 }
@@ -149,6 +163,9 @@ func (f *line) observe(x, y, keep float64) {
 // fit returns intercept and slope in seconds, never negative. The prior stays in the fit, so that observations at one
 // single load leave the slope defined.
 func (f *line) fit(prior Rates) (step, perKV float64) {
+	if f.n == 0 {
+		return prior.StepSeconds, prior.StepSecondsPerKVToken
+	}
 	g := *f
 	for _, x := range [...]float64{0, priorKV} {
 		y := prior.StepSeconds + prior.StepSecondsPerKVToken*x
