@@ -100,7 +100,7 @@ func TestFaultsOfTheFileNameTheLine(t *testing.T) {
 		{"negative", "client-stall: -1s\n", "cannot be negative"},
 		{"no number", "queue-requests: many\n", `"many" is no whole number`},
 		{"too small", "default-max-tokens: 0\n", "must be at least 1"},
-		{"choice", "policy: random\n", "write one of token-load, round-robin"},
+		{"choice", "policy: random\n", "write one of token-load, least-requests, p2c, round-robin"},
 		{"list", "model: [a, b]\n", ":1: model: takes one value, not a list"},
 		{"mapping", "listen: {port: 80}\n", "takes a plain value, not a mapping"},
 		{"mapping in a list", "replica:\n- llamacpp=http://a:1\n- {url: http://b:2}\n", ":3: replica: takes a plain value"},

@@ -93,13 +93,17 @@ type Policy interface {
 }
 
 // Names lists the policies; the first is the default.
-func Names() []string { return []string{tokenLoadName, roundRobinName} }
+func Names() []string { return []string{tokenLoadName, leastRequestsName, p2cName, roundRobinName} }
 
 // New returns a policy by name. rng breaks ties and belongs to the policy from then on.
 func New(name string, rng *rand.Rand) (Policy, error) {
 	switch name {
 	case tokenLoadName:
 		return &tokenLoad{rng: rng, weights: cost.DefaultWeights()}, nil
+	case leastRequestsName:
+		return &leastRequests{rng: rng}, nil
+	case p2cName:
+		return &p2c{rng: rng}, nil
 	case roundRobinName:
 		return &roundRobin{}, nil
 	}
