@@ -274,6 +274,15 @@ func (s *System) Snapshots() []*replica.Snapshot {
 	return out
 }
 
+// Replicas returns the handles of all replicas, by model and ordered by ID.
+func (s *System) Replicas() []*replica.Ref {
+	var out []*replica.Ref
+	for _, m := range s.models {
+		out = append(out, m.refs...)
+	}
+	return out
+}
+
 // Live is the number of running requests; Queue what waits in the routers.
 func (s *System) Live() int { return s.live.Len() }
 

@@ -70,7 +70,7 @@ func startFleet(t *testing.T, fc fleetConfig) *fleet {
 	if fc.adjust != nil {
 		fc.adjust(&cfg)
 	}
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	f.System, err = Start(cfg, Deps{Log: log, Meter: m, Seed: 1, Boot: 1, Middleware: fc.middleware})
 	require.NoError(t, err)
 	t.Cleanup(func() {

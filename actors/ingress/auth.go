@@ -34,6 +34,12 @@ func newKeyring(keys map[string]string) keyring {
 	return ring
 }
 
+// Authorized says whether a request with this header may call: it carries a known key, or none is needed.
+func (s *Server) Authorized(h http.Header) bool {
+	_, f := s.keys.tenant(h)
+	return f == nil
+}
+
 // tenant returns the name of the key that the header carries, as "Authorization: Bearer" or as "x-api-key". Every key is
 // compared, in constant time, so that how long it takes tells nothing about any of them.
 func (k keyring) tenant(h http.Header) (string, *fault.Fault) {

@@ -13,6 +13,9 @@ type Config struct {
 	// SystemFingerprint stands in every answer; it is constant for a node's life.
 	SystemFingerprint string
 
+	// TLS is the node's certificate; nil serves in clear text.
+	TLS *TLS
+
 	BodyBytes   int64         // longest request body
 	BodiesBytes int64         // request bodies held in memory at once, over all requests
 	BodyTimeout time.Duration // how long a body may take to arrive
@@ -30,6 +33,9 @@ type Config struct {
 	// ClientStall is how long a client may take nothing before it is cut off.
 	ClientStall time.Duration
 }
+
+// TLS names a certificate, its chain included, and its key, both in PEM files that are read at the start.
+type TLS struct{ CertFile, KeyFile string }
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {

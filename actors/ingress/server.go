@@ -72,7 +72,12 @@ func (s *Server) Handler() http.Handler { return s }
 
 // Serve accepts connections until Shutdown or Close, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(newLimitedListener(l, s.cfg.ConnectionsMax)); !errors.Is(err, http.ErrServerClosed) {
+	limited := newLimitedListener(l, s.cfg.ConnectionsMax)
+	serve := s.http.Serve
+	if s.cfg.TLS != nil {
+		serve = func(l net.Listener) error { return s.http.ServeTLS(l, s.cfg.TLS.CertFile, s.cfg.TLS.KeyFile) }
+	}
+	if err := serve(limited); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -25,15 +25,23 @@ type Config struct {
 	Policy       string // how a replica is chosen
 	Admission    string // how much of the answer is reserved: "expected" or "strict"
 	APIKeyFile   *string
+	AdminListen  *string // host:port of the operators' edge; nil: none
+	TLSCert      *string // PEM file with the certificate and its chain; nil: clear text
+	TLSKey       *string // PEM file with its key
 
-	QueueTimeout     time.Duration // how long a request waits for room
-	QueueRequests    int           // requests that may wait
-	QueueTokens      int           // prompt tokens that may wait
-	DefaultMaxTokens int           // tokens that strict admission reserves for an answer without a limit of the client's
-	EarlyHeaders     time.Duration // when a stream's headers go out though no token has come
-	ClientStall      time.Duration // how long a client may take nothing
-	JournalBytes     int           // bytes of one answer kept for a slow client
-	DrainTimeout     time.Duration // how long running requests may go on after the first SIGTERM
+	BodyBytes         int           // longest request body
+	Connections       int           // open connections
+	BodyTimeout       time.Duration // how long a body may take to arrive
+	FirstTokenTimeout time.Duration // how long an engine may work on a prompt
+	TokenTimeout      time.Duration // how long an engine may pause between two tokens
+	QueueTimeout      time.Duration // how long a request waits for room
+	QueueRequests     int           // requests that may wait
+	QueueTokens       int           // prompt tokens that may wait
+	DefaultMaxTokens  int           // tokens that strict admission reserves for an answer without a limit of the client's
+	EarlyHeaders      time.Duration // when a stream's headers go out though no token has come
+	ClientStall       time.Duration // how long a client may take nothing
+	JournalBytes      int           // bytes of one answer kept for a slow client
+	DrainTimeout      time.Duration // how long running requests may go on after the first SIGTERM
 
 	LogLevel  string
 	LogFormat string
@@ -53,9 +61,11 @@ func DefaultConfig() Config {
 		EarlyHeaders:     edge.EarlyHeaders,
 		ClientStall:      edge.ClientStall,
 		JournalBytes:     streams.JournalBytes,
-		DrainTimeout:     30 * time.Second,
-		LogLevel:         "info",
-		LogFormat:        "text",
+		BodyBytes:        int(edge.BodyBytes), Connections: edge.ConnectionsMax, BodyTimeout: edge.BodyTimeout,
+		FirstTokenTimeout: streams.FirstTokenTimeout, TokenTimeout: streams.TokenTimeout,
+		DrainTimeout: 30 * time.Second,
+		LogLevel:     "info",
+		LogFormat:    "text",
 	}
 }
 
@@ -63,6 +73,14 @@ func DefaultConfig() Config {
 func (c Config) Validate(getenv func(string) (string, bool)) error {
 	if err := validateListen(c.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
+	}
+	if c.AdminListen != nil {
+		if err := validateListen(*c.AdminListen); err != nil {
+			return fmt.Errorf("admin-listen: %w", err)
+		}
+	}
+	if (c.TLSCert == nil) != (c.TLSKey == nil) {
+		return errors.New("--tls-cert and --tls-key go together: give both PEM files, or neither for clear text")
 	}
 	if c.TokenizerDir == nil && needsTokenizer(c.Replicas) {
 		return errors.New("--replica needs --tokenizer DIR: the folder with the model's tokenizer.json and its chat template " +

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"plimsoll/actors"
+	"plimsoll/actors/admin"
 	"plimsoll/actors/ingress"
 	"plimsoll/actors/meter"
 	"plimsoll/actors/replica"
@@ -47,6 +49,7 @@ type node struct {
 	log       *slog.Logger
 	listener  net.Listener
 	server    *ingress.Server
+	admin     *adminPort // nil: none
 	system    *actors.System
 	tokenizer *tokenizer.Model
 }
@@ -70,8 +73,13 @@ func startNode(c Config, t terminal, log *slog.Logger) (*node, error) {
 	if n.listener, err = listen(c.Listen); err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
+	if c.AdminListen != nil {
+		if n.admin, err = listenAdmin(*c.AdminListen); err != nil {
+			return nil, errors.Join(err, n.listener.Close(), model.Close())
+		}
+	}
 	if err = n.start(edge, t); err != nil {
-		return nil, errors.Join(err, n.listener.Close(), model.Close())
+		return nil, errors.Join(err, n.admin.close(), n.listener.Close(), model.Close())
 	}
 	return n, nil
 }
@@ -108,6 +116,9 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	if err != nil {
 		return errors.Join(err, n.system.Stop())
 	}
+	n.admin.handle(admin.New(admin.Deps{
+		Replicas: n.system.Replicas, Metrics: m.Handler(), Authorized: n.server.Authorized, Now: time.Now,
+	}))
 	n.log.Info("serving", slog.String("model", name), slog.Int("replicas", len(replicas)), slog.String("policy", n.config.Policy),
 		slog.String("admission", n.config.Admission), slog.String("version", metrics.Version))
 	return nil
@@ -152,6 +163,14 @@ func simText(specs []ReplicaSpec, model *tokenizer.Model) (sim.TokenSource, erro
 func edgeConfig(c Config) (ingress.Config, error) {
 	edge := ingress.DefaultConfig()
 	edge.EarlyHeaders, edge.ClientStall = c.EarlyHeaders, c.ClientStall
+	edge.BodyBytes, edge.BodyTimeout, edge.ConnectionsMax = int64(c.BodyBytes), c.BodyTimeout, c.Connections
+	edge.BodiesBytes = max(edge.BodiesBytes, edge.BodyBytes)
+	if c.TLSCert != nil && c.TLSKey != nil {
+		if _, err := tls.LoadX509KeyPair(*c.TLSCert, *c.TLSKey); err != nil {
+			return edge, fmt.Errorf("--tls-cert and --tls-key cannot be used: %w", err)
+		}
+		edge.TLS = &ingress.TLS{CertFile: *c.TLSCert, KeyFile: *c.TLSKey}
+	}
 	if c.APIKeyFile == nil {
 		return edge, edge.Validate()
 	}
@@ -188,6 +207,7 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 	}
 	streams := stream.DefaultConfig()
 	streams.JournalBytes = c.JournalBytes
+	streams.FirstTokenTimeout, streams.TokenTimeout = c.FirstTokenTimeout, c.TokenTimeout
 	return actors.Config{
 		Models: []actors.Model{served}, Stream: streams, Supervise: supervise.DefaultConfig(),
 		TokenizeMax: runtime.GOMAXPROCS(0),

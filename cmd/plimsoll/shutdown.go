@@ -19,8 +19,12 @@ var errEnded = errors.New("ended at once by a second signal; running requests we
 func (n *node) run(signals <-chan os.Signal) error {
 	served := make(chan error, 1)
 	go func() { served <- n.server.Serve(n.listener) }()
-	address := n.listener.Addr().String()
-	n.log.Info("listening", slog.String("address", address), slog.String("url", "http://"+address))
+	go n.admin.serve(n.log)
+	address, scheme := n.listener.Addr().String(), "http://"
+	if n.config.TLSCert != nil {
+		scheme = "https://"
+	}
+	n.log.Info("listening", slog.String("address", address), slog.String("url", scheme+address))
 	select {
 	case err := <-served:
 		return errors.Join(err, n.stop())
@@ -58,5 +62,5 @@ func (n *node) stop() error {
 	if err := n.server.Shutdown(ctx); err != nil {
 		n.log.Warn("clients did not read their answers to the end", slog.Any("error", err))
 	}
-	return errors.Join(stopped, n.server.Close(), n.tokenizer.Close())
+	return errors.Join(stopped, n.server.Close(), n.admin.close(), n.tokenizer.Close())
 }

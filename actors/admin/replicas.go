@@ -1,0 +1,122 @@
+package admin
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"plimsoll/actors/replica"
+)
+
+// Replica is one replica in the report. Times are in seconds; what an engine does not tell is absent.
+type Replica struct {
+	Name         string  `json:"name"`
+	Model        string  `json:"model"`
+	Engine       string  `json:"engine"`
+	EngineModel  string  `json:"engine_model,omitempty"`
+	State        string  `json:"state"`
+	StateSeconds float64 `json:"state_seconds"`
+	Incarnation  uint64  `json:"incarnation"`
+	Epoch        uint64  `json:"epoch"`
+	Recovering   bool    `json:"recovering,omitempty"`
+	// CoolingSeconds is how long it gets nothing more because it shed a request.
+	CoolingSeconds *float64  `json:"cooling_seconds,omitempty"`
+	LastError      string    `json:"last_error,omitempty"`
+	Capacity       *Capacity `json:"capacity,omitempty"`
+	Load           Load      `json:"load"`
+	Said           Said      `json:"engine_load"`
+	Index          *Index    `json:"index,omitempty"`
+}
+
+// Capacity is what a replica can hold.
+type Capacity struct {
+	KVBlocks       int `json:"kv_blocks"`
+	BlockTokens    int `json:"block_tokens"`
+	Seats          int `json:"seats"`
+	SequenceTokens int `json:"sequence_tokens"`
+}
+
+// Load is what this node has booked.
+type Load struct {
+	BookedBlocks        int `json:"booked_blocks"`
+	FreeBlocks          int `json:"free_blocks"`
+	OverdraftBlocks     int `json:"overdraft_blocks"`
+	ForeignBlocks       int `json:"foreign_blocks"`
+	SeatsBooked         int `json:"seats_booked"`
+	Reserved            int `json:"reserved"`
+	Running             int `json:"running"`
+	Lingering           int `json:"lingering"`
+	QueuedPrefillTokens int `json:"queued_prefill_tokens"`
+	DecodeKVTokens      int `json:"decode_kv_tokens"`
+}
+
+// Said is what the engine says of itself.
+type Said struct {
+	RunningSequences *int    `json:"running_sequences,omitempty"`
+	WaitingSequences *int    `json:"waiting_sequences,omitempty"`
+	UsedBlocks       *int    `json:"used_blocks,omitempty"`
+	Steps            *uint64 `json:"steps,omitempty"`
+}
+
+// Index is the replica's part of the prefix index.
+type Index struct {
+	Source       string `json:"source"` // events or routed
+	Void         bool   `json:"void"`
+	BlockTokens  int    `json:"block_tokens"`
+	Blocks       int    `json:"blocks"`
+	Orphans      int    `json:"orphans"`
+	Holes        int    `json:"holes"`
+	Speculations int    `json:"speculations"`
+}
+
+// report lays the replicas out, sorted by model and name.
+func report(now time.Time, refs []*replica.Ref) []Replica {
+	out := make([]Replica, 0, len(refs))
+	for _, ref := range refs {
+		out = append(out, lay(now, ref))
+	}
+	slices.SortFunc(out, func(a, b Replica) int {
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+func lay(now time.Time, ref *replica.Ref) Replica {
+	s := ref.Snapshot()
+	r := Replica{
+		Name: string(ref.ID), Model: ref.Model, Engine: ref.Capabilities.Kind, EngineModel: s.EngineModel,
+		State: s.State.String(), Incarnation: s.Incarnation, Epoch: s.Epoch, Recovering: s.Recovering, LastError: s.LastError,
+		Load: Load{
+			BookedBlocks: int(s.Load.BookedBlocks), FreeBlocks: int(s.Load.FreeBlocks()),
+			OverdraftBlocks: int(s.Load.OverdraftBlocks), ForeignBlocks: int(s.Load.ForeignBlocks),
+			SeatsBooked: s.Load.SeatsBooked, Reserved: s.Load.Reserved, Running: s.Load.Running, Lingering: s.Load.Lingering,
+			QueuedPrefillTokens: int(s.Load.QueuedPrefillTokens), DecodeKVTokens: int(s.Load.DecodeKVTokens),
+		},
+		Said: Said{
+			RunningSequences: s.EngineLoad.RunningSequences, WaitingSequences: s.EngineLoad.WaitingSequences,
+			UsedBlocks: s.EngineLoad.UsedBlocks, Steps: s.EngineLoad.Steps,
+		},
+	}
+	if !s.Since.IsZero() {
+		r.StateSeconds = now.Sub(s.Since).Seconds()
+	}
+	if cooling := s.CoolingUntil.Sub(now); !s.CoolingUntil.IsZero() && cooling > 0 {
+		seconds := cooling.Seconds()
+		r.CoolingSeconds = &seconds
+	}
+	if s.Told {
+		l := s.Load.Limits
+		r.Capacity = &Capacity{int(l.KVBlocks), int(l.BlockTokens), l.Seats, int(l.SequenceTokens)}
+	}
+	if p := ref.Place(); p != nil {
+		st := p.Index.Stats(p.Slot)
+		r.Index = &Index{
+			Source: "routed", Void: st.Void || !s.State.IndexValid(), BlockTokens: int(p.BlockTokens), Blocks: st.Blocks,
+			Orphans: st.Orphans, Holes: st.Holes, Speculations: st.Speculations,
+		}
+		if ref.Capabilities.KVEvents {
+			r.Index.Source = "events"
+		}
+	}
+	return r
+}

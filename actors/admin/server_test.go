@@ -1,0 +1,79 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/actors/replica"
+	"plimsoll/engine"
+)
+
+// still is an engine that is never asked anything.
+type still struct{}
+
+func (still) Capabilities() engine.Capabilities { return engine.Capabilities{Kind: "still"} }
+
+func (still) Probe(context.Context) (engine.Status, error) { return engine.Status{}, nil }
+
+func (still) Generate(context.Context, engine.Request, func(engine.Event) error) error { return nil }
+
+func (still) Close() error { return nil }
+
+func edge(authorized bool) http.Handler {
+	refs := []*replica.Ref{
+		replica.NewRef("b", "m", still{}, nil), replica.NewRef("a", "m", still{}, nil), replica.NewRef("z", "l", still{}, nil),
+	}
+	return New(Deps{
+		Replicas: func() []*replica.Ref { return refs },
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("plimsoll_up 1\n"))
+		}),
+		Authorized: func(http.Header) bool { return authorized },
+		Now:        time.Now,
+	})
+}
+
+func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w
+}
+
+func TestReplicasAreReportedInOrder(t *testing.T) {
+	w := get(t, edge(true), "/admin/replicas")
+	require.Equal(t, http.StatusOK, w.Code)
+	var body struct {
+		Replicas []Replica `json:"replicas"`
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body))
+	names := make([]string, 0, len(body.Replicas))
+	for _, r := range body.Replicas {
+		names = append(names, r.Model+"/"+r.Name)
+		require.Equal(t, "starting", r.State)
+		require.Equal(t, "still", r.Engine)
+		require.Nil(t, r.Capacity, "it has told nothing yet")
+		require.Nil(t, r.Index)
+	}
+	require.Equal(t, []string{"l/z", "m/a", "m/b"}, names)
+}
+
+func TestOnlyTheProbeIsOpen(t *testing.T) {
+	for path, want := range map[string]int{
+		"/health": http.StatusOK, "/metrics": http.StatusUnauthorized, "/admin/replicas": http.StatusUnauthorized,
+		"/nowhere": http.StatusNotFound,
+	} {
+		w := get(t, edge(false), path)
+		require.Equal(t, want, w.Code, path)
+		if want == http.StatusUnauthorized {
+			require.NotEmpty(t, w.Header().Get("WWW-Authenticate"))
+		}
+	}
+	require.Equal(t, "plimsoll_up 1\n", get(t, edge(true), "/metrics").Body.String())
+}
