@@ -328,6 +328,8 @@ func (s *System) Stop() error {
 			errs = append(errs, ref.Engine.Close())
 		}
 	}
+	// Attempts that a hung engine held are let go of now.
+	errs = append(errs, s.live.Wait(ctx))
 	return errors.Join(errs...)
 }
 

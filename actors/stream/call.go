@@ -1,15 +1,15 @@
 package stream
 
 import (
-	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/supervise"
-	"plimsoll/engine"
+	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
 )
 
@@ -20,7 +20,8 @@ type Deps struct {
 	// Router sends a message to the model's router.
 	Router func(message any)
 	Model  Model
-	// Ended hears of the request's end, on its goroutine, before the client's writer does not wait for it.
+	// Ended hears of the request's end once, on the request's goroutine, when its last attempt is over or aborted. The
+	// client may have read the response's end before that.
 	Ended func(Summary)
 }
 
@@ -35,43 +36,36 @@ type Summary struct {
 	PredictedTokens int
 }
 
-// framesBuffered is how many frames of a call's attempts may wait for its goroutine; the readers then wait, not the client.
-const framesBuffered = 64
+// readsBuffered is how much of what its attempts read may wait for a call's goroutine; the readers then wait for it. It
+// never waits for the client.
+const readsBuffered = 64
 
 // Call runs one request. Actors know it by its address and talk to it by Tell.
 type Call struct {
 	Request  *Request
 	Response *Response
 
-	cfg    Config
-	deps   Deps
-	inbox  *inbox
-	events chan any // frame, attemptEnded
+	cfg   Config
+	deps  Deps
+	inbox *inbox
+	reads chan read
 
-	ctx    context.Context //nolint:containedctx // the request's life: ends with its goroutine
-	cancel context.CancelFunc
-	open   map[uint64]*openAttempt // the goroutine's own
-
+	// The goroutine's own.
+	open    map[uint64]*running // attempts whose end was not dealt with
+	pending []any               // taken from the inbox; the first is being dealt with
+	left    bool                // nothing reaches the call any more
 	summary Summary
-}
-
-// openAttempt is a running attempt's goroutine.
-type openAttempt struct {
-	place  Placement
-	cancel context.CancelFunc
 }
 
 // Start runs a request in a goroutine of its own and returns its response.
 func Start(cfg Config, deps Deps, req *Request) *Response {
 	c := &Call{
-		Request: req, cfg: cfg, deps: deps, inbox: newInbox(), events: make(chan any, framesBuffered),
-		open: map[uint64]*openAttempt{}, summary: Summary{Request: req},
+		Request: req, cfg: cfg, deps: deps, inbox: newInbox(), reads: make(chan read, readsBuffered),
+		open: map[uint64]*running{}, summary: Summary{Request: req},
 	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
 	var once sync.Once
 	c.Response = NewResponse(req.Input.Prompts()*req.N, func() { once.Do(func() { c.inbox.put(clientGone{}) }) })
-	done := deps.Live.enter(c)
-	supervise.Go(deps.Log, "request", c.run, c.panicked, done)
+	supervise.Go(deps.Log, "request", c.run, c.panicked, deps.Live.enter(c))
 	return c.Response
 }
 
@@ -85,46 +79,62 @@ func (c *Call) Tell(message any) {
 
 func (c *Call) run() {
 	m := newMachine(c.cfg, c.Request, c.deps.Model, c)
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	defer c.cancel()
+	timer := newAlarm()
+	defer timer.stop()
 	c.perform(m, m.start())
 	for !m.done() {
-		if at, ok := m.nextTimeout(); ok {
-			timer.Reset(max(0, time.Until(at)))
-		} else {
-			timer.Reset(time.Hour)
-		}
+		timer.set(m.nextTimeout())
 		select {
 		case <-c.inbox.wake:
-			for _, message := range c.inbox.take() {
-				c.perform(m, m.step(time.Now(), message))
+			for c.pending = c.inbox.take(); len(c.pending) > 0; c.pending = c.pending[1:] {
+				c.perform(m, m.step(time.Now(), c.pending[0]))
 			}
-		case e := <-c.events: // its frames come before an attempt's end: one channel carries both
-			c.perform(m, m.step(time.Now(), e))
-			if ended, ok := e.(attemptEnded); ok {
-				c.open[ended.attempt].cancel()
-				delete(c.open, ended.attempt)
-			}
-		case <-timer.C:
+		case r := <-c.reads: // an attempt's frames come before its end: one channel carries both
+			c.read(m, r)
+		case <-timer.rings():
+			timer.rung()
 			c.perform(m, m.step(time.Now(), timeout{}))
 		}
 	}
 	c.finish(m)
 }
 
-// finish answers what came after the last step and reports.
+func (c *Call) read(m *machine, r read) {
+	if !r.ended {
+		c.perform(m, m.read(r.frame))
+		return
+	}
+	a := c.open[r.attempt]
+	a.read = true
+	a.cancel()
+	c.perform(m, m.step(time.Now(), attemptEnded{r.attempt, r.err}))
+	delete(c.open, r.attempt)
+}
+
+// finish leaves, deals with what came after the last step, and reports.
 func (c *Call) finish(m *machine) {
-	c.deps.Live.leave(c)
-	for _, message := range c.inbox.close() {
+	c.deps.Live.leave(c,
+		func(e ReplicaRestarted) { c.perform(m, m.step(time.Now(), e)) },
+		func(attempt uint64) replica.Announcement { return m.attempts[attempt].announcement() })
+	for len(c.open) > 0 { // their Generate has returned
+		c.read(m, <-c.reads)
+	}
+	c.over(m.usage())
+}
+
+// over gives back what nobody will use and reports. Nothing reaches the call any more.
+func (c *Call) over(u Usage) {
+	for _, message := range c.pending {
 		refuse(message)
 	}
-	c.summary.Usage = m.usage()
+	c.left = true
+	c.summary.Usage = u
 	c.summary.Replicas = c.Response.Replicas()
 	c.deps.Ended(c.summary)
 }
 
 func (c *Call) perform(m *machine, effects []effect) {
+	unread := 0
 	for _, e := range effects {
 		switch e := e.(type) {
 		case toRouter:
@@ -135,10 +145,8 @@ func (c *Call) perform(m *machine, effects []effect) {
 			c.attempt(e)
 		case abortAttempt:
 			c.open[e.attempt].cancel()
-		case appendLeg:
-			if c.Response.Append(e.leg, e.entries, e.usage) > c.cfg.JournalBytes {
-				c.inbox.put(clientGone{})
-			}
+		case *appendLeg:
+			unread = c.Response.Append(e.leg, e.entries, e.usage)
 		case finishLeg:
 			c.Response.Finish(e.leg, e.finish, e.usage)
 		case placedLeg:
@@ -148,57 +156,70 @@ func (c *Call) perform(m *machine, effects []effect) {
 			c.Response.End(e.fault)
 		}
 	}
-}
-
-// attempt opens the engine's stream in a goroutine of its own, which ends with an attemptEnded.
-func (c *Call) attempt(e startAttempt) {
-	ctx, cancel := context.WithCancel(c.ctx)
-	c.open[e.attempt] = &openAttempt{place: e.place, cancel: cancel}
-	c.summary.Attempts++
-	if c.summary.Attempts <= len(c.Response.Replicas()) {
-		c.summary.PredictedTokens += int(e.place.OverlapTokens)
+	if unread > c.cfg.JournalBytes {
+		c.perform(m, m.step(time.Now(), overrun{}))
 	}
-	supervise.Go(c.deps.Log, "attempt", func() {
-		err := e.place.Ref.Engine.Generate(ctx, e.request, func(ev engine.Event) error {
-			select {
-			case c.events <- frame{attempt: e.attempt, event: ev, at: time.Now()}:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-		c.events <- attemptEnded{attempt: e.attempt, err: err}
-	}, func(value any) {
-		c.events <- attemptEnded{attempt: e.attempt, err: &supervise.PanicError{Value: value}}
-	}, func() {})
 }
 
 // panicked ends a request whose machine broke: nothing it said is trusted, so every attempt is aborted and every ticket
 // given back by what the shell itself knows.
 func (c *Call) panicked(value any) {
+	if c.left {
+		return // its report broke; there is nothing to give back
+	}
 	flt := &fault.Fault{Kind: fault.Internal, Message: "internal error", Err: &supervise.PanicError{Value: value}}
+	c.summary.Fault = flt
 	c.Response.End(flt)
 	c.deps.Router(Withdraw{Call: c, Number: 0})
+	started := map[scoring.Ticket]bool{}
 	for _, a := range c.open {
+		started[a.place.Claim.Ticket] = true
+		a.place.Ref.Tell(replica.Linger{Ticket: a.place.Claim.Ticket})
 		a.cancel()
 	}
-	for len(c.open) > 0 {
-		if e, ok := (<-c.events).(attemptEnded); ok {
-			a := c.open[e.attempt]
-			delete(c.open, e.attempt)
-			a.place.Ref.Tell(replica.Linger{Ticket: a.place.Claim.Ticket})
-			if a.place.Ref.Capabilities.ConfirmsAbort {
-				a.place.Ref.Tell(replica.End{Ticket: a.place.Claim.Ticket, Reason: ledger.Failed})
+	if len(c.pending) > 0 {
+		c.pending[0] = unstarted(c.pending[0], started)
+	}
+	c.deps.Live.leave(c, c.announce, func(attempt uint64) replica.Announcement { return lingering(c.open[attempt]) })
+	for attempt, a := range c.open { // their Generate has returned
+		for !a.read {
+			r := <-c.reads
+			if of := c.open[r.attempt]; r.ended && of != nil {
+				of.read = true
 			}
 		}
+		ref := a.place.Ref
+		if ref.Capabilities.ConfirmsAbort {
+			ref.Tell(replica.End{Ticket: a.place.Claim.Ticket, Reason: ledger.Failed})
+		}
+		delete(c.open, attempt)
 	}
-	c.cancel()
-	c.summary.Fault = flt
-	c.deps.Live.leave(c)
-	for _, message := range c.inbox.close() {
-		refuse(message)
+	c.over(c.Response.Usage())
+}
+
+// unstarted takes from a Placed what was begun of it before the machine broke: those attempts are ended as such.
+func unstarted(message any, started map[scoring.Ticket]bool) any {
+	p, ok := message.(Placed)
+	if !ok {
+		return message
 	}
-	c.deps.Ended(c.summary)
+	p.Placements = slices.DeleteFunc(slices.Clone(p.Placements), func(p Placement) bool { return started[p.Claim.Ticket] })
+	return p
+}
+
+// announce answers a restarted replica for a call whose machine broke.
+func (c *Call) announce(e ReplicaRestarted) {
+	answer := replica.Announced{Epoch: e.Epoch}
+	for _, a := range c.open {
+		if a.place.Ref == e.Ref {
+			answer.Tickets = append(answer.Tickets, lingering(a))
+		}
+	}
+	e.Ref.Tell(answer)
+}
+
+func lingering(a *running) replica.Announcement {
+	return replica.Announcement{Claim: a.place.Claim, State: ledger.Lingering, Incarnation: a.place.Incarnation}
 }
 
 // refuse gives back what a message brings to a call that is over.

@@ -146,12 +146,18 @@ func (r *Response) Placed(n int, replica string) {
 	r.update(func() { r.replicas[n] = replica })
 }
 
-// End ends the response: with a fault, or well if f is nil and every leg has finished. Only the first End counts.
+// End ends the response: with a fault, or well if f is nil and every leg has finished. Only the first End counts. With a
+// fault what the reader has not taken is lost, so that a client that does not read keeps no memory.
 func (r *Response) End(f *fault.Fault) {
 	r.update(func() {
 		if r.done {
 			return
 		}
 		r.done, r.fault = true, f
+		if f != nil {
+			for i := range r.legs {
+				r.legs[i] = leg{}
+			}
+		}
 	})
 }

@@ -26,7 +26,6 @@ type legState struct {
 	produced int      // tokens, lost ones included
 	finished bool
 
-	attempt  *attempt
 	attempts int
 	excluded []Exclusion
 }
@@ -49,28 +48,25 @@ func (l *legState) token(req *Request, model Model, maxTokens int, t engine.Toke
 		l.ids = append(l.ids, t.ID)
 	}
 	entry := Entry{ID: t.ID, LostIDs: t.LostIDs, Logprob: t.Logprob, Stamp: at}
+	ended := !req.IgnoreEOS && slices.Contains(model.EndTokens, t.ID)
 	if l.produced >= req.MinTokens {
 		if slices.Contains(req.StopTokenIDs, t.ID) {
 			f, err := l.end(StopEnd)
-			f.StopToken = &t.ID
+			if f.StopString == nil {
+				id := t.ID // a copy, so that not every token escapes
+				f.StopToken = &id
+			}
 			return entry, f, err
 		}
-		if !req.IgnoreEOS && slices.Contains(model.EndTokens, t.ID) {
+		if ended {
 			f, err := l.end(StopEnd)
 			return entry, f, err
 		}
 	}
-	piece, err := l.piece(t)
-	if err != nil {
-		return entry, nil, err
-	}
-	if l.produced < req.MinTokens {
-		entry.Text = piece // a stop string that begins this early ends nothing
-	} else {
-		out, matched, hit := l.stops.Push(piece)
-		entry.Text = out
-		if hit {
-			return entry, &Finish{Reason: StopEnd, StopString: &matched, CompletionTokens: l.produced}, nil
+	if !ended { // an end token has no text, also where it comes too early to end anything
+		finish, err := l.text(req, t, &entry)
+		if finish != nil || err != nil {
+			return entry, finish, err
 		}
 	}
 	if l.produced >= maxTokens {
@@ -78,6 +74,25 @@ func (l *legState) token(req *Request, model Model, maxTokens int, t engine.Toke
 		return entry, f, err
 	}
 	return entry, nil, nil
+}
+
+// text gives out what has become certain with a token, and the finish if a stop string is complete.
+func (l *legState) text(req *Request, t engine.Token, entry *Entry) (*Finish, error) {
+	piece, err := l.piece(t)
+	if err != nil {
+		return nil, err
+	}
+	if l.produced < req.MinTokens {
+		entry.Text = piece // a stop string that begins this early ends nothing
+		return nil, nil
+	}
+	out, matched, hit := l.stops.Push(piece)
+	entry.Text = out
+	if hit {
+		stop := matched
+		return &Finish{Reason: StopEnd, StopString: &stop, CompletionTokens: l.produced}, nil
+	}
+	return nil, nil
 }
 
 // piece is the text that has become certain with a token.

@@ -1,0 +1,41 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"plimsoll/actors/fault"
+	"plimsoll/engine"
+)
+
+// failureOf returns why Generate ended; an error that is no failure of an engine's is Broken.
+func failureOf(err error) *engine.Failure {
+	var f *engine.Failure
+	if errors.As(err, &f) {
+		return f
+	}
+	return &engine.Failure{Kind: engine.Broken, Err: err}
+}
+
+// faultOf says what a client hears of an engine's failure if nobody else can take over.
+func faultOf(f *engine.Failure) *fault.Fault {
+	switch f.Kind {
+	case engine.Client:
+		return &fault.Fault{Kind: fault.EngineRefused, Status: f.Status, Message: f.Message, Param: f.Param, Err: f}
+	case engine.Shed:
+		wait := f.RetryAfter
+		if wait == 0 {
+			wait = time.Second
+		}
+		return &fault.Fault{
+			Kind: fault.Contended, Message: "all replicas are busy; try again later", RetryAfter: wait, Err: f,
+		}
+	case engine.Stalled:
+		return &fault.Fault{Kind: fault.Deadline, Message: "the engine made no progress in time", Err: f}
+	case engine.Refused, engine.Broken, engine.Operator, engine.NumFailKinds:
+	}
+	return &fault.Fault{
+		Kind: fault.EngineFailed, Message: fmt.Sprintf("the engine failed (%s) and nobody else could take over", f.Kind), Err: f,
+	}
+}

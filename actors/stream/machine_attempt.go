@@ -1,0 +1,277 @@
+package stream
+
+import (
+	"slices"
+	"time"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/replica"
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+// attempt is one try of a leg on one replica.
+type attempt struct {
+	id       uint64
+	leg      *legState
+	place    Placement
+	began    time.Time
+	last     time.Time // of its last token
+	produced int       // tokens of this attempt
+	cached   *int      // prompt tokens that the engine found in its cache; nil: it has not said
+	started  bool      // the replica was told of the first token
+	reported int       // tokens at the last Progress message
+	stepped  time.Time // when that was
+	// settled is since when the leg needs no more of it; its end is awaited, so that nothing lingers. nil: it is needed.
+	settled *time.Time
+	cut     bool // the engine said that somebody else aborted it
+	aborted bool // by us: nothing more of it counts, and the replica knows that it lingers
+}
+
+// announcement is what a restarted replica hears of the attempt.
+func (a *attempt) announcement() replica.Announcement {
+	state := ledger.Reserved
+	switch {
+	case a.aborted:
+		state = ledger.Lingering
+	case a.produced > 0:
+		state = ledger.Running
+	}
+	return replica.Announcement{
+		Claim: a.place.Claim, State: state, Produced: scoring.Tokens(a.produced), Incarnation: a.place.Incarnation,
+	}
+}
+
+func (m *machine) frame(f frame) {
+	a := m.attempts[f.attempt]
+	if a == nil || a.aborted {
+		return
+	}
+	if f.event.CachedTokens != nil {
+		cached := *f.event.CachedTokens
+		a.cached = &cached
+	}
+	entries := m.appended.entries[:0]
+	clear(m.appended.entries)
+	var finish *Finish
+	for _, t := range f.event.Tokens {
+		if a.settled != nil || finish != nil {
+			break
+		}
+		a.produced += 1 + t.LostIDs
+		var entry Entry
+		var err error
+		entry, finish, err = a.leg.token(m.req, m.model, a.place.MaxTokens, t, f.at)
+		if err != nil {
+			m.fail(&fault.Fault{Kind: fault.EngineFailed, Message: "the engine sent a token that the tokenizer does not know", Err: err})
+			return
+		}
+		entries = append(entries, entry)
+	}
+	m.appended.entries = entries
+	if len(entries) > 0 {
+		a.last = f.at
+		m.learnCached(a)
+		m.milestones(f.at, a)
+		m.appended.leg, m.appended.usage = a.leg.index, m.usage()
+		m.emit(&m.appended)
+	}
+	m.conclude(f.at, a, finish, f.event.Finish)
+}
+
+// learnCached takes over what the engine said of a prompt: that of the first answer to it and its first attempt that gave
+// a token or its end.
+func (m *machine) learnCached(a *attempt) {
+	if l := a.leg; a.cached != nil && l.index%m.req.N == 0 && m.cached[l.prompt] == nil {
+		m.cached[l.prompt] = a.cached
+	}
+}
+
+// conclude ends the leg if its own rules or the engine say so.
+func (m *machine) conclude(at time.Time, a *attempt, finish *Finish, said *engine.Finish) {
+	l := a.leg
+	if said != nil && said.Reason == engine.FinishAbort && finish == nil && !l.finished {
+		a.cut = true // attemptEnded draws the conclusion
+		return
+	}
+	if (said != nil || finish != nil) && a.settled == nil {
+		since := at
+		a.settled = &since
+	}
+	if l.finished {
+		return
+	}
+	if finish == nil && said != nil {
+		reason := StopEnd
+		if said.Reason == engine.FinishLength {
+			reason = StopLength
+		}
+		var err error
+		if finish, err = l.end(reason); err != nil {
+			m.fail(&fault.Fault{Kind: fault.EngineFailed, Message: "the answer's end could not be decoded", Err: err})
+			return
+		}
+	}
+	if finish == nil {
+		return
+	}
+	l.finished = true
+	m.learnCached(a)
+	m.emit(finishLeg{l.index, *finish, m.usage()})
+	if said == nil && (finish.StopString != nil || finish.StopToken != nil) {
+		m.abort(a) // the engine does not know that it is over
+	}
+	if !slices.ContainsFunc(m.legs, func(l *legState) bool { return !l.finished }) {
+		m.ended = true
+		m.emit(endResponse{})
+	}
+}
+
+// milestones tells replica and router of the first token and of every block.
+func (m *machine) milestones(at time.Time, a *attempt) {
+	p := &a.place
+	if !a.started {
+		a.started, a.stepped, a.reported = true, at, a.produced
+		m.emit(toReplica{p.Ref, replica.Started{Ticket: p.Claim.Ticket}})
+		hit := p.Claim.PromptTokens - p.Claim.PrefillTokens
+		m.emit(toRouter{FirstToken{
+			Replica: p.Ref.ID, PrefillTokens: p.Claim.PrefillTokens, HitTokens: hit, Took: at.Sub(a.began),
+		}})
+		if !p.Ref.Capabilities.KVEvents {
+			m.emit(toReplica{p.Ref, replica.Learned{Salt: m.req.CacheSalt, Tokens: m.prompts[a.leg.prompt].IDs}})
+		}
+		return
+	}
+	every := max(16, int(p.BlockTokens))
+	if n := a.produced - a.reported; n >= every {
+		m.emit(toReplica{p.Ref, replica.Progress{Ticket: p.Claim.Ticket, Produced: scoring.Tokens(a.produced)}})
+		m.emit(toRouter{Steps{
+			Replica: p.Ref.ID, KVTokens: p.Claim.PromptTokens + scoring.Tokens(a.produced),
+			Gap: at.Sub(a.stepped) / time.Duration(n),
+		}})
+		a.reported, a.stepped = a.produced, at
+	}
+}
+
+// abort ends an attempt from our side. What it holds lingers until the engine lets go.
+func (m *machine) abort(a *attempt) {
+	if a.aborted {
+		return
+	}
+	m.emit(toReplica{a.place.Ref, replica.Linger{Ticket: a.place.Claim.Ticket}})
+	m.stop(a, true)
+}
+
+// stop aborts an attempt of which the replica has heard.
+func (m *machine) stop(a *attempt, sound bool) {
+	a.aborted = true
+	m.emit(abortAttempt{a.id})
+	m.account(a, sound)
+}
+
+// account tells what became of an attempt, once nothing more of it counts. sound: the engine is not known to have failed.
+func (m *machine) account(a *attempt, sound bool) {
+	ref, ticket := a.place.Ref, a.place.Claim.Ticket
+	if a.produced == 0 {
+		m.emit(toRouter{Failed{Replica: ref.ID, Ticket: ticket}})
+		return
+	}
+	m.emit(toRouter{Finished{Replica: ref.ID, Ticket: ticket, Produced: scoring.Tokens(a.produced)}})
+	if sound && !ref.Capabilities.KVEvents {
+		ids := slices.Concat(m.prompts[a.leg.prompt].IDs, a.leg.ids)
+		m.emit(toReplica{ref, replica.Learned{Salt: m.req.CacheSalt, Tokens: ids}})
+	}
+}
+
+// attemptEnded ends an attempt's ticket.
+func (m *machine) attemptEnded(e attemptEnded) {
+	a := m.attempts[e.attempt]
+	delete(m.attempts, e.attempt)
+	ref, ticket := a.place.Ref, a.place.Claim.Ticket
+	if a.aborted {
+		if end := endOfAborted(ref.Capabilities, ticket, e.err); end != nil {
+			m.emit(toReplica{ref, *end})
+		}
+		return
+	}
+	var failure *engine.Failure
+	switch {
+	case e.err != nil:
+		failure = failureOf(e.err)
+		m.emit(toReplica{ref, replica.AttemptFailed{Ticket: ticket, Failure: failure}})
+		if failure.Kind == engine.Stalled && ref.Capabilities.ConfirmsAbort { // a stall alone says nothing about its blocks
+			m.emit(toReplica{ref, replica.End{Ticket: ticket, Reason: ledger.Failed}})
+		}
+	case a.leg.finished:
+		m.emit(toReplica{ref, replica.End{Ticket: ticket, Reason: ledger.Finished}})
+	default:
+		message := "the engine ended the answer without a finish"
+		if a.cut {
+			message = "the request was aborted on the engine"
+		}
+		failure = &engine.Failure{Kind: engine.Broken, FromEngine: a.cut, Message: message}
+		m.emit(toReplica{ref, replica.End{Ticket: ticket, Reason: ledger.Failed}})
+	}
+	m.account(a, failure == nil)
+	if failure != nil && !m.ended && !a.leg.finished {
+		m.reroute(a, failure)
+	}
+}
+
+// endOfAborted is what a replica hears when the Generate of an aborted attempt has returned; nil: nothing, the ticket
+// lingers until its bound.
+func endOfAborted(caps engine.Capabilities, t scoring.Ticket, err error) *replica.End {
+	switch {
+	case err == nil: // its finish was under way
+		return &replica.End{Ticket: t, Reason: ledger.Finished}
+	case caps.ConfirmsAbort:
+		return &replica.End{Ticket: t, Reason: ledger.Cancelled}
+	}
+	return nil
+}
+
+// nextTimeout is when the machine wants a timeout event.
+func (m *machine) nextTimeout() (time.Time, bool) {
+	var at time.Time
+	ok := false
+	for _, a := range m.attempts {
+		if d, limited := m.deadline(a); limited && (!ok || d.Before(at)) {
+			at, ok = d, true
+		}
+	}
+	return at, ok
+}
+
+// deadline is when an attempt counts as stalled.
+func (m *machine) deadline(a *attempt) (time.Time, bool) {
+	switch {
+	case a.aborted:
+		return time.Time{}, false
+	case a.settled != nil:
+		return a.settled.Add(m.cfg.SettleTimeout), true
+	case a.produced == 0:
+		return a.began.Add(m.cfg.FirstTokenTimeout), true
+	default:
+		return a.last.Add(m.cfg.TokenTimeout), true
+	}
+}
+
+func (m *machine) timeout(now time.Time) {
+	for _, id := range sortedKeys(m.attempts) {
+		a := m.attempts[id]
+		d, ok := m.deadline(a)
+		if !ok || now.Before(d) {
+			continue
+		}
+		if a.settled != nil {
+			m.abort(a)
+			continue
+		}
+		// The replica hears of the stall now; what the attempt holds lingers there.
+		stalled := &engine.Failure{Kind: engine.Stalled, Message: "no token in time"}
+		m.emit(toReplica{a.place.Ref, replica.AttemptFailed{Ticket: a.place.Claim.Ticket, Failure: stalled}})
+		m.stop(a, false)
+		m.reroute(a, stalled)
+	}
+}

@@ -1,0 +1,73 @@
+package stream
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"plimsoll/actors/supervise"
+	"plimsoll/engine"
+)
+
+// running is an attempt's goroutine: the one that is in Generate. Who tells the replica that Generate has returned is
+// settled by its state, which leaves held once:
+//
+//	held ──Generate returns──▶ returned   the call hears of it (an item of Call.reads) and tells the replica
+//	  └──the call leaves─────▶ stray      the goroutine tells the replica; Live has it on its list until then
+type running struct {
+	place  Placement
+	cancel context.CancelFunc
+	state  atomic.Int32
+	read   bool // its end was read; the call's own
+}
+
+const (
+	held int32 = iota
+	returned
+	stray
+)
+
+// read is what an attempt's goroutine tells the call: a frame, or that Generate has returned.
+type read struct {
+	frame
+
+	ended bool
+	err   error
+}
+
+// attempt opens the engine's stream in a goroutine of its own.
+func (c *Call) attempt(e startAttempt) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{place: e.place, cancel: cancel}
+	c.open[e.attempt] = r
+	c.summary.Attempts++
+	if c.summary.Attempts <= c.Request.Input.Prompts()*c.Request.N {
+		c.summary.PredictedTokens += int(e.place.OverlapTokens)
+	}
+	supervise.Go(c.deps.Log, "attempt", func() {
+		err := e.place.Ref.Engine.Generate(ctx, e.request, func(ev engine.Event) error {
+			select {
+			case c.reads <- read{frame: frame{e.attempt, ev, time.Now()}}:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		c.returned(e.attempt, r, err)
+	}, func(value any) {
+		c.returned(e.attempt, r, &supervise.PanicError{Value: value})
+	}, c.deps.Live.join())
+}
+
+// returned hands the end of an attempt to whoever is to tell the replica.
+func (c *Call) returned(attempt uint64, r *running, err error) {
+	if r.state.CompareAndSwap(held, returned) {
+		c.reads <- read{frame: frame{attempt: attempt}, ended: true, err: err} // the call does not leave before it has read this
+		return
+	}
+	c.deps.Live.forget(r)
+	ref, ticket := r.place.Ref, r.place.Claim.Ticket
+	if end := endOfAborted(ref.Capabilities, ticket, err); end != nil {
+		ref.Tell(*end)
+	}
+}
