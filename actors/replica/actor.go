@@ -114,7 +114,7 @@ func (a *replicaActor) start(c actor.Context) {
 	a.feed = a.spawn(c, "feed", func() actor.Actor {
 		return newFeed(a.deps, c.Self())
 	})
-	a.perform(c, a.m.start(), nil)
+	a.perform(c, a.m.start(time.Now()), nil)
 }
 
 func (a *replicaActor) spawn(c actor.Context, kind string, producer actor.Producer) *actor.PID {

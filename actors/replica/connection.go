@@ -31,7 +31,8 @@ type connection struct {
 	running sync.WaitGroup
 
 	probing bool
-	hurried bool // asked for while one was running
+	began   time.Time // the running or last probe
+	hurried bool      // asked for while one was running
 	last    time.Time
 	retry   time.Duration
 	timer   *time.Timer
@@ -99,7 +100,7 @@ func (p *connection) probe(c actor.Context) {
 	if p.probing {
 		return
 	}
-	p.probing = true
+	p.probing, p.began = true, time.Now()
 	self, root := c.Self(), c.ActorSystem().Root
 	p.running.Add(1)
 	supervise.Go(p.log, "probe", func() {
@@ -119,10 +120,10 @@ func (p *connection) done(c actor.Context, m probeDone) {
 	if m.err != nil {
 		wait = p.retry + time.Duration(p.rng.Float64()*0.2*float64(p.retry))
 		p.retry = min(2*p.retry, p.cfg.ProbeCap)
-		c.Send(p.parent, ProbeFailed{failureOf(m.err)})
+		c.Send(p.parent, ProbeFailed{failureOf(m.err), p.began})
 	} else {
 		p.retry = p.cfg.ProbeFirst
-		c.Send(p.parent, Probed{m.status})
+		c.Send(p.parent, Probed{m.status, p.began})
 	}
 	if p.hurried {
 		p.hurried, wait = false, probeGap

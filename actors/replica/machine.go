@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"fmt"
 	"time"
 
 	"plimsoll/engine"
@@ -57,6 +56,7 @@ type machine struct {
 	life        life
 	told        bool // the engine has said its limits
 	tuned       bool // the feed of this epoch knows them
+	sampled     bool // the engine has told its own use at least once
 	limits      scoring.Limits
 	ledger      *ledger.Ledger
 	engineModel string
@@ -71,8 +71,10 @@ type machine struct {
 	awaited    int // announcements still to come
 	openAt     time.Time
 
-	sheds        int
+	sheds        int // in a row, without a first token between them
 	coolingUntil time.Time
+	distrusts    int // failures of kind Operator in a row, likewise
+	distrustedTo time.Time
 
 	out []effect
 }
@@ -83,7 +85,8 @@ type machine struct {
 func newMachine(now time.Time, cfg Config, caps engine.Capabilities, l life, awaited int, old *Snapshot) *machine {
 	m := &machine{
 		cfg: cfg, caps: caps, epoch: old.Epoch, life: l, since: now, ledger: ledger.New(scoring.Limits{}),
-		state: old.State, told: old.Told, limits: old.Load.Limits,
+		state: old.State, told: old.Told, limits: old.Load.Limits, coolingUntil: old.CoolingUntil,
+		engineModel: old.EngineModel, engineLoad: old.EngineLoad, lastError: old.LastError,
 	}
 	if m.told {
 		m.ledger.SetLimits(m.limits)
@@ -99,9 +102,10 @@ func newMachine(now time.Time, cfg Config, caps engine.Capabilities, l life, awa
 }
 
 // start returns the effects of the beginning.
-func (m *machine) start() []effect {
+func (m *machine) start(now time.Time) []effect {
 	m.out = nil
 	m.emit(publish{})
+	m.drained(now)
 	return m.out
 }
 
@@ -115,8 +119,8 @@ func (m *machine) step(now time.Time, message any) []effect {
 		m.reserve(now, e)
 	case Started:
 		if m.ledger.Start(e.Ticket, now) {
-			m.sheds = 0
-			m.emit(publish{room: true})
+			m.sheds, m.distrusts = 0, 0
+			m.emit(publish{})
 		}
 	case Progress:
 		if m.ledger.Grow(e.Ticket, e.Produced) {
@@ -133,9 +137,9 @@ func (m *machine) step(now time.Time, message any) []effect {
 	case Announced:
 		m.announced(now, e)
 	case Probed:
-		m.probed(now, e.Status)
+		m.probed(now, e)
 	case ProbeFailed:
-		m.probeFailed(now, e.Failure)
+		m.probeFailed(now, e)
 	case FeedReady:
 		if e.Incarnation == m.life.incarnation {
 			m.feedReady = true
@@ -151,32 +155,44 @@ func (m *machine) step(now time.Time, message any) []effect {
 }
 
 func (m *machine) reserve(now time.Time, r *Reserve) {
-	reason := ledger.None
-	switch {
-	case !m.state.Routable() || m.recovering || r.Incarnation != m.life.incarnation:
-		reason = ledger.Closed
-	default:
+	reason := ledger.Closed
+	if m.state.Routable() && !m.recovering && r.Incarnation == m.life.incarnation && !now.Before(m.coolingUntil) {
 		reason = m.ledger.Reserve(now, r.Claim)
 	}
+	m.emit(publish{})
 	if reason != ledger.None {
-		m.emit(publish{})
 		m.emit(refuse{r.Claim.Ticket, reason})
 		return
 	}
-	m.emit(publish{})
 	m.emit(grant{r.Claim.Ticket})
 }
 
 // freed follows every end of a booking.
 func (m *machine) freed(now time.Time) {
 	m.emit(publish{room: true})
-	if m.state == Draining && m.ledger.Empty() {
+	m.drained(now)
+}
+
+// drained ends a drain when nothing is booked any more and nothing can be announced.
+func (m *machine) drained(now time.Time) {
+	if m.state == Draining && !m.recovering && m.ledger.Empty() {
 		m.enter(now, Gone, "drained")
 	}
 }
 
+// unconfirmedMax bounds the lingering of a ticket whose engine confirms: an engine that hangs confirms when it goes on or
+// dies, so this only ends what a fault of ours left behind.
+const unconfirmedMax = time.Hour
+
+func (m *machine) lingerUntil(now time.Time) time.Time {
+	if m.caps.ConfirmsAbort {
+		return now.Add(unconfirmedMax)
+	}
+	return now.Add(m.caps.LingerBound)
+}
+
 func (m *machine) linger(now time.Time, t scoring.Ticket) {
-	if m.ledger.Linger(t, now.Add(m.caps.LingerBound)) {
+	if m.ledger.Linger(t, now, m.lingerUntil(now)) {
 		m.emit(publish{})
 	}
 }
@@ -192,7 +208,7 @@ func (m *machine) nextTick() (time.Time, bool) {
 	if m.recovering {
 		sooner(m.openAt)
 	}
-	if m.state == Warming {
+	if m.state == Warming && m.tuned { // before that nothing but a probe moves it on
 		sooner(m.feedBy)
 	}
 	if !m.coolingUntil.IsZero() {
@@ -201,17 +217,14 @@ func (m *machine) nextTick() (time.Time, bool) {
 	return at, ok
 }
 
-// attemptFailed ends or lingers the ticket and draws the conclusion about the engine.
+// attemptFailed ends or lingers the ticket and draws the conclusion about the engine. A ticket that is not booked belongs
+// to another life of the engine, of which nothing is to be concluded.
 func (m *machine) attemptFailed(now time.Time, e AttemptFailed) {
+	booked := m.ledger.State(e.Ticket) != ledger.Ended
 	switch e.Failure.Kind {
 	case engine.Shed:
-		m.sheds++
-		cool := e.Failure.RetryAfter
-		if cool == 0 {
-			cool = min(m.cfg.ShedFirst<<(min(m.sheds, 16)-1), m.cfg.ShedCap)
-		}
-		if until := now.Add(cool); until.After(m.coolingUntil) {
-			m.coolingUntil = until
+		if booked {
+			m.shed(now, e.Failure.RetryAfter)
 		}
 		m.endFailed(now, e.Ticket)
 	case engine.Client:
@@ -220,17 +233,57 @@ func (m *machine) attemptFailed(now time.Time, e AttemptFailed) {
 		m.endFailed(now, e.Ticket)
 		m.emit(hurryProbe{})
 	case engine.Operator:
-		m.lastError = e.Failure.Error()
-		if m.state == Ready || m.state == Warming {
-			m.enter(now, Degraded, m.lastError)
+		if booked {
+			m.distrust(now, e.Failure.Error())
 		}
 		m.endFailed(now, e.Ticket)
-	case engine.Broken, engine.Stalled:
-		// The engine may still work on it: a broken connection says nothing about its blocks.
+	case engine.Broken:
+		if m.caps.ConfirmsAbort {
+			m.endFailed(now, e.Ticket) // the attempt has returned, so the engine has let go
+		} else {
+			// The engine may still work on it: a broken connection says nothing about its blocks.
+			m.linger(now, e.Ticket)
+		}
+		m.emit(hurryProbe{})
+	case engine.Stalled:
 		m.linger(now, e.Ticket)
 		m.emit(hurryProbe{})
 	case engine.NumFailKinds:
 	}
+}
+
+// shed lets the replica cool down: as long as it asks for, else longer each time. What it sheds while it cools was on its
+// way before and tells nothing new.
+func (m *machine) shed(now time.Time, retryAfter time.Duration) {
+	if !now.Before(m.coolingUntil) {
+		m.sheds++
+	}
+	if retryAfter == 0 {
+		retryAfter = doubled(m.cfg.ShedFirst, m.cfg.ShedCap, m.sheds)
+	}
+	if until := now.Add(retryAfter); until.After(m.coolingUntil) {
+		m.coolingUntil = until
+	}
+}
+
+// distrust takes the replica out of service because it refuses us. Its probes may succeed all the same, so it is tried
+// again after a time that doubles.
+func (m *machine) distrust(now time.Time, why string) {
+	m.lastError = why
+	if m.state != Ready && m.state != Warming {
+		return
+	}
+	m.distrusts++
+	m.distrustedTo = now.Add(doubled(m.cfg.DegradedFirst, m.cfg.DegradedCap, m.distrusts))
+	m.enter(now, Degraded, why)
+}
+
+// doubled is the n-th of a row of times, the first of which is first and each the double of the one before, up to most.
+func doubled(first, most time.Duration, n int) time.Duration {
+	for ; n > 1 && first < most; n-- {
+		first *= 2
+	}
+	return min(first, most)
 }
 
 func (m *machine) endFailed(now time.Time, t scoring.Ticket) {
@@ -255,158 +308,19 @@ func (m *machine) announced(now time.Time, a Announced) {
 		}
 		// How long it has lingered is not known: it gets the whole bound again.
 		if m.ledger.Restore(now, t.Claim, ledger.Running, t.Produced) {
-			m.ledger.Linger(t.Claim.Ticket, now.Add(m.caps.LingerBound))
+			m.ledger.Linger(t.Claim.Ticket, now, m.lingerUntil(now))
 		}
 	}
+	m.emit(publish{})
 	if m.awaited--; m.awaited == 0 {
-		m.recovering = false
-		m.emit(publish{room: true})
+		m.open(now)
 	}
 }
 
-func (m *machine) probed(now time.Time, s engine.Status) {
-	m.failedProbes = 0
-	m.engineModel, m.engineLoad = s.Model, s.Load
-	limits := m.limitsOf(s)
-	reborn := m.reborn(s)
-	if reborn {
-		m.life.incarnation++
-		m.ledger.EndAll(ledger.Lost)
-		m.coolingUntil, m.sheds = time.Time{}, 0
-		m.emit(voidIndex{})
-	}
-	m.life.evidence = s.Incarnation
-	if reborn || !m.tuned || limits != m.limits {
-		m.told, m.tuned, m.limits = true, true, limits
-		m.ledger.SetLimits(limits)
-		m.feedReady = m.feedReady && !reborn
-		m.emit(tuneFeed{tune{
-			blockTokens: indexBlock(m.caps, limits.BlockTokens),
-			capacity:    scoring.Tokens(limits.KVBlocks) * limits.BlockTokens, incarnation: m.life.incarnation,
-		}})
-	}
-	if s.Load.UsedBlocks != nil {
-		m.ledger.Sample(scoring.Blocks(*s.Load.UsedBlocks), s.Load.RunningSequences)
-	}
-	switch m.state {
-	case Starting, Degraded, Down:
-		m.lastError = ""
-		m.feedBy = now.Add(m.cfg.FeedWait)
-		m.enter(now, Warming, "the engine answers")
-		m.settle(now)
-	case Warming, Ready:
-		if reborn {
-			m.feedBy = now.Add(m.cfg.FeedWait)
-			m.enter(now, Warming, "the engine was restarted")
-		}
-		m.settle(now)
-		m.emit(publish{room: m.ledger.Load().ForeignBlocks == 0})
-	case Draining, Gone, NumStates:
-		m.emit(publish{})
-	}
-}
-
-// reborn says whether a probe shows another life of the engine than the one before.
-func (m *machine) reborn(s engine.Status) bool {
-	switch {
-	case m.life.incarnation == 0:
-		return true // the first one
-	case s.Incarnation != "" && m.life.evidence != "":
-		return s.Incarnation != m.life.evidence
-	default:
-		// No evidence of its own: nobody listened there for a while and no stream of ours lives.
-		load := m.ledger.Load()
-		return m.state == Down && load.Reserved+load.Running == 0
-	}
-}
-
-// limitsOf fills the vector from what the operator says, else what the engine tells, else what can't do harm.
-func (m *machine) limitsOf(s engine.Status) scoring.Limits {
-	l := scoring.Limits{BlockTokens: 1, Seats: 1, SequenceTokens: 1}
-	if s.BlockTokens != nil && *s.BlockTokens > 0 {
-		l.BlockTokens = scoring.Tokens(*s.BlockTokens)
-	}
-	if s.KVBlocks != nil {
-		l.KVBlocks = scoring.Blocks(*s.KVBlocks)
-	}
-	if m.cfg.CapacityTokens != nil {
-		l.KVBlocks = scoring.Blocks(*m.cfg.CapacityTokens / l.BlockTokens)
-	}
-	if s.Seats != nil {
-		l.Seats = *s.Seats
-	}
-	if m.cfg.Seats != nil {
-		l.Seats = *m.cfg.Seats
-	}
-	l.SequenceTokens = scoring.Tokens(l.KVBlocks) * l.BlockTokens
-	if s.SequenceTokens != nil {
-		l.SequenceTokens = min(l.SequenceTokens, scoring.Tokens(*s.SequenceTokens))
-	}
-	if m.cfg.SequenceTokens != nil {
-		l.SequenceTokens = min(l.SequenceTokens, *m.cfg.SequenceTokens)
-	}
-	return l
-}
-
-// indexBlock is the block size that the prefix index uses for a replica: the engine's own where its events name blocks,
-// else 16.
-func indexBlock(caps engine.Capabilities, told scoring.Tokens) scoring.Tokens {
-	if caps.KVEvents && told > 1 {
-		return told
-	}
-	return 16
-}
-
-func (m *machine) probeFailed(now time.Time, f *engine.Failure) {
-	m.failedProbes++
-	m.lastError = f.Error()
-	if m.ledger.MissedSample() {
-		m.emit(alarm{"the engine's own use of its cache is unknown: three probes in a row have failed"})
-	}
-	switch m.state {
-	case Warming, Ready, Degraded:
-		switch {
-		case f.Kind == engine.Operator:
-			m.enter(now, Degraded, m.lastError)
-		case m.failedProbes >= m.cfg.FailedProbes:
-			m.enter(now, Down, m.lastError)
-			m.emit(voidIndex{})
-		default:
-			m.emit(hurryProbe{})
-			m.emit(publish{})
-		}
-	case Starting:
-		if f.Kind == engine.Operator {
-			m.enter(now, Degraded, m.lastError)
-			return
-		}
-		m.enter(now, Down, m.lastError)
-	case Draining:
-		if m.failedProbes >= m.cfg.FailedProbes && f.Kind == engine.Refused {
-			m.ledger.EndAll(ledger.Lost)
-			m.freed(now)
-		}
-	case Down, Gone, NumStates:
-		m.emit(publish{})
-	}
-}
-
-// settle moves a warming replica on when nothing is awaited any more.
-func (m *machine) settle(now time.Time) {
-	if m.state != Warming || !m.tuned {
-		return
-	}
-	if !m.caps.KVEvents || m.feedReady || !now.Before(m.feedBy) {
-		why := "the cache feed has begun"
-		switch {
-		case !m.caps.KVEvents:
-			why = "the engine reports no cache events"
-		case !m.feedReady:
-			why = fmt.Sprintf("no cache event within %s", m.cfg.FeedWait)
-			m.emit(alarm{"no cache events: " + why})
-		}
-		m.enter(now, Ready, why)
-	}
+// open ends the wait for announcements.
+func (m *machine) open(now time.Time) {
+	m.recovering, m.awaited = false, 0
+	m.freed(now)
 }
 
 func (m *machine) drain(now time.Time) {
@@ -419,15 +333,12 @@ func (m *machine) drain(now time.Time) {
 	case Warming, Ready, Degraded, NumStates:
 	}
 	m.enter(now, Draining, "asked to drain")
-	if m.ledger.Empty() {
-		m.enter(now, Gone, "drained")
-	}
+	m.drained(now)
 }
 
 func (m *machine) tick(now time.Time) {
 	if m.recovering && !now.Before(m.openAt) {
-		m.recovering, m.awaited = false, 0
-		m.emit(publish{room: true})
+		m.open(now)
 	}
 	if len(m.ledger.Expire(now)) > 0 {
 		m.freed(now)

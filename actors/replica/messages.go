@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"time"
+
 	"github.com/asynkron/protoactor-go/actor"
 
 	"plimsoll/engine"
@@ -24,20 +26,23 @@ type (
 		Ticket   scoring.Ticket
 		Produced scoring.Tokens
 	}
-	// End: the engine has let go of the attempt. From the request's goroutine, or from a router that gives back what it
-	// was granted and can't use.
+	// End: the engine has let go of the attempt. From the request's or the attempt's goroutine, or from a router that gives
+	// back what it was granted and can't use.
 	End struct {
 		Ticket scoring.Ticket
 		Reason ledger.EndReason
 	}
-	// Linger: the attempt was aborted and the engine will let go soon. From the request's goroutine.
+	// Linger: the attempt was aborted and the engine may still hold its blocks. An End follows if the engine confirms
+	// aborts; else the ticket ends after the engine's LingerBound. From the request's goroutine.
 	Linger struct{ Ticket scoring.Ticket }
-	// AttemptFailed: the engine failed the attempt. From the request's goroutine.
+	// AttemptFailed: the engine failed the attempt. After Stalled the ticket lingers as after Linger, because the attempt may
+	// still run; after Broken it does unless the engine confirms aborts. Any other kind ends it. From the request's goroutine.
 	AttemptFailed struct {
 		Ticket  scoring.Ticket
 		Failure *engine.Failure
 	}
-	// Announced answers Restarted: the tickets a request has here. From the request's goroutine, one for each call.
+	// Announced answers Restarted: the tickets a request has here. From the request's goroutine, one for each call; and one
+	// from the register of calls for attempts that have outlived theirs.
 	Announced struct {
 		Epoch   uint64
 		Tickets []Announcement
@@ -82,9 +87,15 @@ type (
 // Messages between the replica actor and its children, and of the actor to itself.
 type (
 	// Probed: the engine answered a probe. From the connection.
-	Probed struct{ Status engine.Status }
+	Probed struct {
+		Status engine.Status
+		Began  time.Time // when the probe was sent: its figures are of some later moment
+	}
 	// ProbeFailed: it did not. From the connection.
-	ProbeFailed struct{ Failure *engine.Failure }
+	ProbeFailed struct {
+		Failure *engine.Failure
+		Began   time.Time
+	}
 	// probeNow: something looks wrong, don't wait for the interval. To the connection.
 	probeNow struct{}
 	// tune says at what index block size and capacity the feed works, for which life. To the feed.

@@ -31,11 +31,16 @@ func (w *window) push(v int) {
 
 func (w *window) least() int { return max(0, slices.Min(w[:])) }
 
-// Sample takes the engine's own figures: blocks in use by running sequences, and running sequences if it tells.
-func (l *Ledger) Sample(used scoring.Blocks, runningSeqs *int) {
+// Sample takes the engine's own figures: blocks in use by running sequences, and running sequences; nil for what it does
+// not tell.
+func (l *Ledger) Sample(used *scoring.Blocks, runningSeqs *int) {
 	f := &l.foreign
 	f.misses = 0
-	f.blocks.push(int(used - f.peakBlocks))
+	if used != nil {
+		f.blocks.push(int(*used - f.peakBlocks))
+	} else {
+		f.blocks = window{}
+	}
 	if runningSeqs != nil {
 		f.seats.push(*runningSeqs - f.peakSeats)
 	} else {

@@ -36,6 +36,7 @@ type booking struct {
 	granted   time.Time
 	produced  scoring.Tokens // output tokens so far
 	overdraft scoring.Blocks // booked past the claim
+	lingers   time.Time      // Lingering: since when
 	until     time.Time      // Lingering: the bound
 	queued    *list.Element  // Reserved: its place in the prefill queue
 }
@@ -243,14 +244,34 @@ func (l *Ledger) cover(b *booking) {
 }
 
 // Linger notes that nobody waits for a ticket any more while the engine may still hold its blocks: they stay booked
-// until End, or until the bound passes. False if the ticket is not reserved or running.
-func (l *Ledger) Linger(t scoring.Ticket, until time.Time) bool {
+// until End, until the engine's figures show that it has let go (Confirm), or until the bound passes. False if the
+// ticket is not reserved or running.
+func (l *Ledger) Linger(t scoring.Ticket, now, until time.Time) bool {
 	b := l.tickets[t]
 	if b == nil || b.state != Reserved && b.state != Running {
 		return false
 	}
-	l.update(b, func() { b.state, b.until = Lingering, until })
+	l.update(b, func() { b.state, b.lingers, b.until = Lingering, now, until })
 	return true
+}
+
+// Confirm takes the number of sequences that the engine runs or queues, by its own figures of some moment after asked.
+// If those of our tickets that were granted by then and do not linger account for all of them, then the engine has let
+// go of every ticket that lingered by then: these end, and are returned in order. A ticket granted after asked may or may
+// not be among the figures, so it accounts for none.
+func (l *Ledger) Confirm(asked time.Time, sequences int) []scoring.Ticket {
+	if l.states[Lingering] == 0 {
+		return nil
+	}
+	for _, b := range l.tickets {
+		if b.state != Lingering && b.granted.Before(asked) {
+			sequences -= b.claim.Seats
+		}
+	}
+	if sequences > 0 {
+		return nil
+	}
+	return l.endWhere(Expired, func(b *booking) bool { return b.state == Lingering && b.lingers.Before(asked) })
 }
 
 // Expire ends the lingering tickets whose bound has passed and returns them in order.
@@ -309,6 +330,12 @@ func (l *Ledger) EndAll(reason EndReason) []scoring.Ticket {
 	return l.endWhere(reason, func(*booking) bool { return true })
 }
 
+// EndGranted ends the tickets granted before a moment at which the engine's process that is gone was last known to be
+// there, and returns them in order. Those granted since may run on the process that took its place.
+func (l *Ledger) EndGranted(before time.Time, reason EndReason) []scoring.Ticket {
+	return l.endWhere(reason, func(b *booking) bool { return b.granted.Before(before) })
+}
+
 func (l *Ledger) endWhere(reason EndReason, ends func(*booking) bool) []scoring.Ticket {
 	var out []scoring.Ticket
 	for t, b := range l.tickets {
@@ -337,6 +364,7 @@ func (l *Ledger) Load() Load {
 		Limits:                l.limits,
 		Closed:                l.closed,
 		BookedBlocks:          l.booked(),
+		SharedBlocks:          scoring.Blocks(len(l.refs)),
 		OverdraftBlocks:       l.sum.overdraft,
 		ForeignBlocks:         scoring.Blocks(l.foreign.blocks.least()),
 		SeatsBooked:           l.sum.seats,

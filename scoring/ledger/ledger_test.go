@@ -14,6 +14,8 @@ import (
 
 var limits = scoring.Limits{KVBlocks: 10, Seats: 4, SequenceTokens: 160, BlockTokens: 16}
 
+func blocks(n scoring.Blocks) *scoring.Blocks { return &n }
+
 func ticket(n uint64) scoring.Ticket { return scoring.Ticket{Boot: 1, Number: n} }
 
 // TestSharedPrefixOutlivesItsFirstHolder: A pins a prefix, B rides on it, A ends first: the prefix stays booked.
@@ -63,7 +65,7 @@ func TestLingeringStaysBooked(t *testing.T) {
 	c := ledger.Claim{Ticket: ticket(1), PrivateBlocks: 10, Seats: 1, SequenceTokens: 160, PromptTokens: 9, PrefillTokens: 9}
 	require.Equal(t, ledger.None, l.Reserve(start, c))
 	bound := start.Add(2 * time.Second)
-	require.True(t, l.Linger(ticket(1), bound))
+	require.True(t, l.Linger(ticket(1), start, bound))
 	require.Zero(t, l.Load().QueuedPrefillTokens, "it is no longer waited for")
 	next, ok := l.NextExpiry()
 	require.True(t, ok)
@@ -76,6 +78,28 @@ func TestLingeringStaysBooked(t *testing.T) {
 	require.False(t, l.End(ticket(1), ledger.Cancelled), "the engine's late confirmation")
 	require.EqualValues(t, 1, l.Counters().LateEnds)
 	require.Equal(t, ledger.None, l.Reserve(start, c2))
+}
+
+// TestTheEnginesFiguresEndLingering: the bound need not pass where the engine shows that it runs no more sequences than
+// those that have not been given up. A figure asked for before a ticket lingered, or one that counts a sequence which
+// was granted since, shows nothing.
+func TestTheEnginesFiguresEndLingering(t *testing.T) {
+	second := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
+	l := ledger.New(limits)
+	claim := func(n uint64) ledger.Claim {
+		return ledger.Claim{Ticket: ticket(n), PrivateBlocks: 1, Seats: 1, SequenceTokens: 16}
+	}
+	require.Equal(t, ledger.None, l.Reserve(second(0), claim(1)))
+	require.Equal(t, ledger.None, l.Reserve(second(0), claim(2)))
+	require.Empty(t, l.Confirm(second(1), 0), "nothing lingers")
+	require.True(t, l.Linger(ticket(2), second(1), second(9)))
+	require.Empty(t, l.Confirm(second(1), 1), "asked in the moment in which it began to linger")
+	require.Empty(t, l.Confirm(second(2), 2), "the engine still runs both")
+	require.Equal(t, ledger.None, l.Reserve(second(3), claim(3)))
+	require.Empty(t, l.Confirm(second(3), 2), "the second may be ticket 2: 3 may not have come there yet")
+	require.Equal(t, []scoring.Ticket{ticket(2)}, l.Confirm(second(3), 1))
+	require.EqualValues(t, 1, l.Counters().Ends[ledger.Expired])
+	require.Equal(t, 2, l.Load().SeatsBooked)
 }
 
 // TestRestoreBeforeLimitsAreKnown: after a restart of the owner live attempts announce themselves before the engine is
@@ -103,21 +127,21 @@ func TestForeignUse(t *testing.T) {
 	c := ledger.Claim{Ticket: ticket(1), PrivateBlocks: 4, Seats: 1, SequenceTokens: 160}
 	require.Equal(t, ledger.None, l.Reserve(start, c))
 	running := 3
-	l.Sample(9, &running)
-	l.Sample(7, &running)
+	l.Sample(blocks(9), &running)
+	l.Sample(blocks(7), &running)
 	require.Zero(t, l.Load().ForeignBlocks, "two samples show nothing")
-	l.Sample(8, &running)
+	l.Sample(blocks(8), &running)
 	require.EqualValues(t, 3, l.Load().ForeignBlocks, "the least of 5, 3, 4")
 	require.EqualValues(t, 3, l.Load().FreeBlocks())
 	require.Equal(t, 2, l.Load().ForeignSeats)
 	require.Equal(t, 1, l.Load().FreeSeats())
 
 	require.True(t, l.End(ticket(1), ledger.Finished))
-	l.Sample(4, &running)
+	l.Sample(blocks(4), &running)
 	require.Zero(t, l.Load().ForeignBlocks, "a figure from before our release shows nothing of others")
 
 	for range 3 {
-		l.Sample(6, nil)
+		l.Sample(blocks(6), nil)
 	}
 	require.EqualValues(t, 6, l.Load().ForeignBlocks)
 	require.Zero(t, l.Load().ForeignSeats, "this engine stopped telling its sequences")

@@ -12,6 +12,7 @@ type Load struct {
 	Closed bool // takes nothing new
 
 	BookedBlocks    scoring.Blocks // by all tickets, shared blocks once, overdraft included
+	SharedBlocks    scoring.Blocks // the part of BookedBlocks that further tickets may ride on
 	OverdraftBlocks scoring.Blocks // the part of BookedBlocks beyond predictions
 	ForeignBlocks   scoring.Blocks // in use by others than us, as the engine's figures show
 	SeatsBooked     int

@@ -36,6 +36,7 @@ type held struct {
 	produced  scoring.Tokens
 	overdraft scoring.Blocks
 	granted   time.Time
+	lingers   time.Time
 	until     time.Time
 }
 
@@ -79,7 +80,8 @@ func (o *oracle) load() ledger.Load {
 		case ledger.Ended, ledger.NumStates:
 		}
 	}
-	ld.BookedBlocks += scoring.Blocks(len(pinned))
+	ld.SharedBlocks = scoring.Blocks(len(pinned))
+	ld.BookedBlocks += ld.SharedBlocks
 	ld.ForeignBlocks = scoring.Blocks(leastOfThree(o.blocks))
 	ld.ForeignSeats = leastOfThree(o.seats)
 	return ld
@@ -169,8 +171,8 @@ func TestLedgerAgainstOracle(t *testing.T) {
 	}
 	t.Log(did, reasons)
 	for _, op := range []string{
-		"reserve", "ride", "start", "grow", "overdraft", "linger", "expire", "end", "end late", "end unknown", "restore",
-		"restore beyond limits", "sample", "foreign", "alarm", "shrink", "end all",
+		"reserve", "ride", "start", "grow", "overdraft", "linger", "expire", "confirm", "not confirmed", "end", "end late",
+		"end unknown", "restore", "restore beyond limits", "sample", "foreign", "alarm", "shrink", "end granted", "end all",
 	} {
 		require.GreaterOrEqual(t, did[op], 50, "too few cases of %q succeeded", op)
 	}
@@ -211,6 +213,7 @@ func runLedger(t *rapid.T, did map[string]int, reasons map[ledger.Reason]int) {
 		"grow":    r.grow,
 		"linger":  r.linger,
 		"expire":  r.expire,
+		"confirm": r.confirm,
 		"end":     r.end,
 		"restore": r.restore,
 		"sample":  r.sample,
@@ -235,6 +238,7 @@ func runLedger(t *rapid.T, did map[string]int, reasons map[ledger.Reason]int) {
 			r.o.closed = rapid.IntRange(0, 3).Draw(t, "closed") == 0
 			r.l.SetClosed(r.o.closed)
 		},
+		"end granted": r.endGranted,
 		"end all": func(t *rapid.T) {
 			if rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
 				t.Skip("rarely")
@@ -306,10 +310,10 @@ func (r *run) grow(t *rapid.T) {
 func (r *run) linger(t *rapid.T) {
 	h := r.pick(t)
 	until := r.now.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "seconds")) * time.Second)
-	ok := r.l.Linger(h.Ticket, until)
+	ok := r.l.Linger(h.Ticket, r.now, until)
 	require.Equal(t, h.state != ledger.Lingering, ok)
 	if ok {
-		h.state, h.until = ledger.Lingering, until
+		h.state, h.lingers, h.until = ledger.Lingering, r.now, until
 		r.did["linger"]++
 	}
 }
@@ -338,6 +342,52 @@ func (r *run) expire(t *rapid.T) {
 	require.Equal(t, len(bounds) > 0, lingers)
 	if lingers {
 		require.Equal(t, slices.MinFunc(bounds, time.Time.Compare), next)
+	}
+}
+
+// confirm lets the engine say how many sequences it has.
+func (r *run) confirm(t *rapid.T) {
+	asked := r.now.Add(time.Duration(rapid.IntRange(-2, 1).Draw(t, "asked")) * time.Second)
+	accounted := 0
+	var lingering []scoring.Ticket
+	for _, h := range r.o.live {
+		switch {
+		case h.state != ledger.Lingering && h.granted.Before(asked):
+			accounted += h.Seats
+		case h.state == ledger.Lingering && h.lingers.Before(asked):
+			lingering = append(lingering, h.Ticket)
+		}
+	}
+	sequences := accounted + rapid.IntRange(-1, 1).Draw(t, "more")
+	if sequences > accounted {
+		lingering = nil
+		r.did["not confirmed"]++
+	}
+	slices.SortFunc(lingering, scoring.Ticket.Compare)
+	require.Equal(t, lingering, r.l.Confirm(asked, sequences))
+	for _, ticket := range lingering {
+		r.o.end(ticket)
+		r.did["confirm"]++
+	}
+}
+
+// endGranted ends what an engine that was replaced must have had.
+func (r *run) endGranted(t *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
+		t.Skip("rarely")
+	}
+	before := r.now.Add(time.Duration(rapid.IntRange(-2, 1).Draw(t, "before")) * time.Second)
+	var want []scoring.Ticket
+	for _, h := range r.o.live {
+		if h.granted.Before(before) {
+			want = append(want, h.Ticket)
+		}
+	}
+	slices.SortFunc(want, scoring.Ticket.Compare)
+	require.Equal(t, want, r.l.EndGranted(before, ledger.Lost))
+	for _, ticket := range want {
+		r.o.end(ticket)
+		r.did["end granted"]++
 	}
 }
 
@@ -384,14 +434,19 @@ func (r *run) restore(t *rapid.T) {
 func (r *run) sample(t *rapid.T) {
 	used := scoring.Blocks(rapid.IntRange(0, 30).Draw(t, "used"))
 	r.o.missed = 0
+	running := rapid.IntRange(0, 8).Draw(t, "running")
+	tells := rapid.IntRange(0, 3).Draw(t, "tells") // mostly both
 	r.o.blocks = append(r.o.blocks, int(used-slices.Max(r.o.history)))
-	if rapid.Bool().Draw(t, "tells sequences") {
-		running := rapid.IntRange(0, 8).Draw(t, "running")
-		r.o.seats = append(r.o.seats, running-slices.Max(r.o.running))
-		r.l.Sample(used, &running)
-	} else {
+	r.o.seats = append(r.o.seats, running-slices.Max(r.o.running))
+	switch tells {
+	case 0:
 		r.o.seats = nil
-		r.l.Sample(used, nil)
+		r.l.Sample(&used, nil)
+	case 1:
+		r.o.blocks = nil
+		r.l.Sample(nil, &running)
+	default:
+		r.l.Sample(&used, &running)
 	}
 	r.o.history, r.o.running = nil, nil
 	r.o.note()

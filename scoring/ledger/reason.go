@@ -79,7 +79,7 @@ const (
 	Failed                     // the attempt failed and the engine let go
 	Cancelled                  // the client left and the engine let go
 	Refused                    // the engine did not take it
-	Expired                    // its lingering bound passed
+	Expired                    // it lingered until the engine's figures showed it gone, or its bound passed
 	Lost                       // the engine's process is gone, and its KV with it
 
 	NumEndReasons

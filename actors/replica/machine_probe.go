@@ -1,0 +1,263 @@
+package replica
+
+import (
+	"fmt"
+	"time"
+
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+func (m *machine) probed(now time.Time, p Probed) {
+	s := p.Status
+	m.failedProbes = 0
+	m.engineModel, m.engineLoad = s.Model, s.Load
+	limits := m.limitsOf(s)
+	if limits.KVBlocks < 1 {
+		m.unusable(now, "the engine does not tell how much its cache holds, and no capacity-tokens are set")
+		return
+	}
+	reborn := m.reborn(s, limits)
+	if reborn {
+		m.rebirth(s)
+	}
+	m.life.see(p)
+	if reborn || !m.tuned || limits.BlockTokens != m.limits.BlockTokens || limits.KVBlocks != m.limits.KVBlocks {
+		m.tuned = true
+		m.emit(tuneFeed{tune{
+			blockTokens: indexBlock(m.caps, limits.BlockTokens),
+			capacity:    scoring.Tokens(limits.KVBlocks) * limits.BlockTokens, incarnation: m.life.incarnation,
+		}})
+	}
+	m.told, m.limits = true, limits
+	m.ledger.SetLimits(limits)
+	m.sample(s.Load)
+	m.confirm(p)
+	m.drained(now)
+	switch m.state {
+	case Degraded:
+		if now.Before(m.distrustedTo) || p.Began.Before(m.since) {
+			m.emit(publish{})
+			return
+		}
+		m.warm(now, "the engine answers")
+	case Starting, Down:
+		m.warm(now, "the engine answers")
+	case Warming, Ready:
+		if reborn {
+			m.warm(now, "the engine was restarted")
+			return
+		}
+		m.settle(now)
+		m.emit(publish{room: true})
+	case Draining, Gone, NumStates:
+		m.emit(publish{})
+	}
+}
+
+// warm begins the wait for the cache feed.
+func (m *machine) warm(now time.Time, why string) {
+	m.lastError = ""
+	m.feedBy = now.Add(m.cfg.FeedWait)
+	m.enter(now, Warming, why)
+	m.settle(now)
+}
+
+// rebirth begins another life of the engine: what is known of the one before is void. What was granted since that one was
+// last seen may run on this one already; if it does not, its stream ends it.
+func (m *machine) rebirth(s engine.Status) {
+	m.life.incarnation++
+	m.life.evidence, m.life.steps = s.Incarnation, nil
+	m.ledger.EndGranted(m.life.seen, ledger.Lost)
+	m.coolingUntil, m.sheds = time.Time{}, 0
+	m.distrustedTo, m.distrusts = time.Time{}, 0
+	m.feedReady = false
+	m.emit(voidIndex{})
+}
+
+// unusable takes an engine out of service that answers but can't be used, and says so once.
+func (m *machine) unusable(now time.Time, why string) {
+	if m.lastError != why {
+		m.lastError = why
+		m.emit(alarm{why})
+	}
+	switch m.state {
+	case Starting, Warming, Ready, Degraded, Down:
+		m.enter(now, Degraded, why)
+	case Draining, Gone, NumStates:
+		m.emit(publish{})
+	}
+}
+
+// sample lets the ledger compare the engine's own figures with ours. An engine that has told them and does not now has
+// missed a sample; one that never does is not asked for any.
+func (m *machine) sample(l engine.Load) {
+	if l.UsedBlocks == nil && l.RunningSequences == nil {
+		m.missed("it answers without telling")
+		return
+	}
+	m.sampled = true
+	var used *scoring.Blocks
+	if l.UsedBlocks != nil {
+		blocks := scoring.Blocks(*l.UsedBlocks)
+		used = &blocks
+	}
+	m.ledger.Sample(used, l.RunningSequences)
+}
+
+func (m *machine) missed(why string) {
+	if m.sampled && m.ledger.MissedSample() {
+		m.emit(alarm{"the engine's own use of its cache has been unknown for three probes: " + why})
+	}
+}
+
+// confirm ends what lingers on an engine that does not confirm aborts but whose figures show that it has let go.
+func (m *machine) confirm(p Probed) {
+	l := p.Status.Load
+	if m.caps.ConfirmsAbort || l.RunningSequences == nil {
+		return
+	}
+	sequences := *l.RunningSequences
+	if l.WaitingSequences != nil {
+		sequences += *l.WaitingSequences
+	}
+	m.ledger.Confirm(p.Began, sequences)
+}
+
+// reborn says whether a probe shows another life of the engine than the one before.
+func (m *machine) reborn(s engine.Status, limits scoring.Limits) bool {
+	switch {
+	case m.life.incarnation == 0:
+		return true // the first one
+	case s.Incarnation != "" && m.life.evidence != "":
+		return s.Incarnation != m.life.evidence
+	case s.Load.Steps != nil && m.life.steps != nil && *s.Load.Steps < *m.life.steps:
+		return true // a process counts upwards
+	case m.told && limits.BlockTokens != m.limits.BlockTokens:
+		return true // and never changes the size of its blocks
+	}
+	// No evidence of its own: nobody listened there for a while and no stream of ours lives.
+	load := m.ledger.Load()
+	return m.state == Down && m.life.refused && load.Reserved+load.Running == 0
+}
+
+// see notes what a probe showed of the present life.
+func (l *life) see(p Probed) {
+	if p.Status.Incarnation != "" {
+		l.evidence = p.Status.Incarnation // an answer without evidence takes none away
+	}
+	if p.Status.Load.Steps != nil {
+		steps := *p.Status.Load.Steps
+		l.steps = &steps
+	}
+	l.seen, l.refused = p.Began, false
+}
+
+// limitsOf fills the vector from what the engine tells, or told when it last did; the operator may lower it, and fills in
+// what it never told. What nobody says is taken for the least there can be.
+func (m *machine) limitsOf(s engine.Status) scoring.Limits {
+	l := scoring.Limits{BlockTokens: 1, Seats: 1}
+	if m.told {
+		l = m.limits
+	}
+	if s.BlockTokens != nil && *s.BlockTokens > 0 {
+		l.BlockTokens = scoring.Tokens(*s.BlockTokens)
+	}
+	known := m.told || s.KVBlocks != nil
+	if s.KVBlocks != nil {
+		l.KVBlocks = scoring.Blocks(*s.KVBlocks)
+	}
+	if m.cfg.CapacityTokens != nil {
+		l.KVBlocks = lowered(l.KVBlocks, scoring.Blocks(*m.cfg.CapacityTokens/l.BlockTokens), known)
+	}
+	known = m.told || s.Seats != nil
+	if s.Seats != nil {
+		l.Seats = *s.Seats
+	}
+	if m.cfg.Seats != nil {
+		l.Seats = lowered(l.Seats, *m.cfg.Seats, known)
+	}
+	all := scoring.Tokens(l.KVBlocks) * l.BlockTokens
+	switch {
+	case s.SequenceTokens != nil:
+		l.SequenceTokens = min(scoring.Tokens(*s.SequenceTokens), all)
+	case m.told:
+		l.SequenceTokens = min(l.SequenceTokens, all)
+	default:
+		l.SequenceTokens = all
+	}
+	if m.cfg.SequenceTokens != nil {
+		l.SequenceTokens = min(l.SequenceTokens, *m.cfg.SequenceTokens)
+	}
+	return l
+}
+
+// lowered is a figure under the operator's limit, or that limit where the figure is not known.
+func lowered[N int | scoring.Blocks](figure, limit N, known bool) N {
+	if !known {
+		return limit
+	}
+	return min(figure, limit)
+}
+
+// indexBlock is the block size that the prefix index uses for a replica: the engine's own where its events name blocks,
+// else 16.
+func indexBlock(caps engine.Capabilities, told scoring.Tokens) scoring.Tokens {
+	if caps.KVEvents && told > 1 {
+		return told
+	}
+	return 16
+}
+
+func (m *machine) probeFailed(now time.Time, p ProbeFailed) {
+	f := p.Failure
+	m.failedProbes++
+	m.lastError = f.Error()
+	m.missed("its probes fail")
+	if f.Kind == engine.Refused {
+		// Nobody listened at some moment since: what was granted before can't run on a later process.
+		m.life.seen, m.life.refused = p.Began, true
+	}
+	switch m.state {
+	case Starting, Warming, Ready, Degraded, Down:
+		switch {
+		case f.Kind == engine.Operator:
+			m.failedProbes = 0 // somebody answers
+			m.enter(now, Degraded, m.lastError)
+		case m.state == Starting || m.state == Down:
+			m.enter(now, Down, m.lastError)
+		case m.failedProbes >= m.cfg.FailedProbes:
+			m.enter(now, Down, m.lastError)
+			m.emit(voidIndex{})
+		default:
+			m.emit(hurryProbe{})
+			m.emit(publish{})
+		}
+	case Draining:
+		if m.failedProbes >= m.cfg.FailedProbes && f.Kind == engine.Refused {
+			m.ledger.EndAll(ledger.Lost)
+		}
+		m.freed(now)
+	case Gone, NumStates:
+		m.emit(publish{})
+	}
+}
+
+// settle moves a warming replica on when nothing is awaited any more.
+func (m *machine) settle(now time.Time) {
+	if m.state != Warming || !m.tuned {
+		return
+	}
+	if !m.caps.KVEvents || m.feedReady || !now.Before(m.feedBy) {
+		why := "the cache feed has begun"
+		switch {
+		case !m.caps.KVEvents:
+			why = "the engine reports no cache events"
+		case !m.feedReady:
+			why = fmt.Sprintf("no cache event within %s", m.cfg.FeedWait)
+			m.emit(alarm{why})
+		}
+		m.enter(now, Ready, why)
+	}
+}

@@ -1,0 +1,367 @@
+package replica
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+// naive is what is booked, kept as a list beside the machine.
+type naive struct {
+	live  []*held
+	ended map[scoring.Ticket]bool
+	seen  time.Time // when the present life was last known to be there
+}
+
+type held struct {
+	ticket  scoring.Ticket
+	claim   ledger.Claim
+	state   ledger.State
+	granted time.Time
+	lingers time.Time
+	until   time.Time
+}
+
+func (n *naive) drop(gone func(*held) bool) {
+	n.live = slices.DeleteFunc(n.live, func(h *held) bool {
+		if gone(h) {
+			n.ended[h.ticket] = true
+			return true
+		}
+		return false
+	})
+}
+
+func (n *naive) find(t scoring.Ticket) *held {
+	for _, h := range n.live {
+		if h.ticket == t {
+			return h
+		}
+	}
+	return nil
+}
+
+func (n *naive) end(t scoring.Ticket) { n.drop(func(h *held) bool { return h.ticket == t }) }
+
+func (n *naive) linger(h *held, now time.Time, caps engine.Capabilities) {
+	if h == nil || h.state == ledger.Lingering {
+		return
+	}
+	h.state, h.lingers, h.until = ledger.Lingering, now, now.Add(caps.LingerBound)
+	if caps.ConfirmsAbort {
+		h.until = now.Add(time.Hour)
+	}
+}
+
+// walk is one run of the machine against the list.
+type walk struct {
+	*bench
+
+	n         *naive
+	published *Snapshot
+	evidence  int // of the engine's present life
+	did       map[string]int
+}
+
+// TestMachineAgainstList drives a machine through every message in any order. After every step: the ledger holds what the
+// list holds; each Reserve got one answer, and none was granted out of turn or beyond the limits; what is published is
+// what is so; room that grew was told; no timer is set that would fire for ever. At the end nothing is left.
+func TestMachineAgainstList(t *testing.T) {
+	did := map[string]int{}
+	for range 40 {
+		rapid.Check(t, func(t *rapid.T) { runMachine(t, did) })
+	}
+	t.Log(did)
+	for _, what := range []string{
+		"granted", "refused", "started", "grown", "ended", "lingered", "shed", "broken", "operator", "reborn", "kept over a rebirth",
+		"down", "degraded", "recovered", "restored", "expired", "confirmed", "drained", "gone",
+	} {
+		require.GreaterOrEqual(t, did[what], 20, "too few cases of %q", what)
+	}
+}
+
+func runMachine(t *rapid.T, did map[string]int) {
+	caps := rapid.SampledFrom([]engine.Capabilities{withFeed, withoutFeed}).Draw(t, "engine")
+	w := &walk{bench: newBench(t, testConfig(), caps), n: &naive{ended: map[scoring.Ticket]bool{}}, did: did}
+	w.published = w.m.snapshot()
+	t.Repeat(map[string]func(*rapid.T){
+		"reserve":       w.reserveAny,
+		"reserve again": w.reserveAny,
+		"started": func(t *rapid.T) {
+			h := w.pick(t)
+			w.act(t, Started{h.ticket})
+			if h.state == ledger.Reserved {
+				h.state = ledger.Running
+				w.did["started"]++
+			}
+		},
+		"progress": func(t *rapid.T) {
+			h := w.pick(t)
+			w.act(t, Progress{Ticket: h.ticket, Produced: scoring.Tokens(rapid.IntRange(0, 80).Draw(t, "produced"))})
+			w.did["grown"]++
+		},
+		"end": func(t *rapid.T) {
+			ticket := w.anyTicket(t)
+			w.n.end(ticket)
+			w.act(t, End{Ticket: ticket, Reason: ledger.Finished})
+			w.did["ended"]++
+		},
+		"linger": func(t *rapid.T) {
+			h := w.pick(t)
+			w.act(t, Linger{h.ticket})
+			w.n.linger(h, w.now, w.m.caps)
+			w.did["lingered"]++
+		},
+		"fail":         w.fail,
+		"probe":        w.probe,
+		"another life": w.anotherLife,
+		"probe fails":  w.probeFails,
+		"feed": func(t *rapid.T) {
+			w.act(t, FeedReady{w.m.life.incarnation})
+		},
+		"restart": w.restart,
+		"tick":    w.tick,
+		"drain": func(t *rapid.T) {
+			if rapid.IntRange(0, 60).Draw(t, "rarely") > 0 {
+				t.Skip("rarely")
+			}
+			w.act(t, Drain{})
+			w.did["drained"]++
+		},
+	})
+	for len(w.n.live) > 0 {
+		ticket := w.n.live[0].ticket
+		w.n.end(ticket)
+		w.act(t, End{Ticket: ticket})
+	}
+	require.True(t, w.m.ledger.Empty(), "zero")
+	ends := uint64(0)
+	for _, n := range w.m.ledger.Counters().Ends {
+		ends += n
+	}
+	require.GreaterOrEqual(t, ends, w.m.ledger.Counters().Grants, "once")
+}
+
+// act lets a moment pass, takes the message, and compares.
+func (w *walk) act(t *rapid.T, message any) {
+	before := w.m.snapshot()
+	w.now = w.now.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "ms")) * time.Millisecond)
+	w.last = w.m.step(w.now, message)
+	w.check(t, before)
+}
+
+func (w *walk) check(t *rapid.T, before *Snapshot) {
+	after := w.m.snapshot()
+	for _, e := range w.last {
+		if _, ok := e.(publish); ok {
+			w.published = after
+		}
+	}
+	require.Equal(t, after, w.published, "what is published is what is so")
+	if after.State.Routable() && !after.Recovering && !after.Load.Closed {
+		grew := after.Load.FreeBlocks() > before.Load.FreeBlocks() || after.Load.FreeSeats() > before.Load.FreeSeats()
+		if grew || !before.State.Routable() || before.Recovering {
+			require.True(t, room(w.last), "room that grew is told")
+		}
+	}
+	if after.Incarnation != before.Incarnation {
+		require.True(t, has[voidIndex](w.last))
+		require.True(t, has[tuneFeed](w.last))
+	}
+	if after.State != before.State {
+		require.True(t, has[entered](w.last))
+		w.did[after.State.String()]++
+	}
+	if before.Recovering && !after.Recovering {
+		w.did["recovered"]++
+	}
+}
+
+// booked compares the ledger with the list.
+func (w *walk) booked(t *rapid.T) {
+	load := w.m.snapshot().Load
+	require.Equal(t, len(w.n.live), load.Reserved+load.Running+load.Lingering)
+	for _, h := range w.n.live {
+		require.Equal(t, h.state, w.m.ledger.State(h.ticket))
+	}
+}
+
+func (w *walk) pick(t *rapid.T) *held {
+	if len(w.n.live) == 0 {
+		t.Skip("nothing is booked")
+	}
+	return rapid.SampledFrom(w.n.live).Draw(t, "ticket")
+}
+
+func (w *walk) anyTicket(t *rapid.T) scoring.Ticket {
+	return scoring.Ticket{Boot: 1, Number: uint64(rapid.IntRange(0, int(w.next)+1).Draw(t, "number"))} //nolint:gosec // small
+}
+
+func (w *walk) reserveAny(t *rapid.T) {
+	c := w.claim()
+	c.PrivateBlocks = scoring.Blocks(rapid.IntRange(1, 60).Draw(t, "blocks"))
+	c.SequenceTokens = 900
+	if rapid.IntRange(0, 9).Draw(t, "again") == 0 {
+		c.Ticket = w.anyTicket(t)
+	}
+	incarnation := w.m.life.incarnation - uint64(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "behind")) //nolint:gosec // 0 or 1
+	before := w.m.snapshot()
+	w.act(t, &Reserve{Claim: c, Incarnation: incarnation})
+	granted, refused := has[grant](w.last), has[refuse](w.last)
+	require.NotEqual(t, granted, refused, "every Reserve has one answer")
+	if refused {
+		w.did["refused"]++
+		w.booked(t)
+		return
+	}
+	require.True(t, before.State.Routable() && !before.Recovering && incarnation == before.Incarnation)
+	require.False(t, w.now.Before(before.CoolingUntil))
+	after := w.m.snapshot().Load
+	require.LessOrEqual(t, after.BookedBlocks, after.UsableBlocks(), "grant")
+	require.LessOrEqual(t, after.SeatsBooked, after.UsableSeats(), "grant")
+	require.Nil(t, w.n.find(c.Ticket), "once")
+	require.False(t, w.n.ended[c.Ticket], "once")
+	w.n.live = append(w.n.live, &held{ticket: c.Ticket, claim: c, granted: w.now})
+	w.did["granted"]++
+	w.booked(t)
+}
+
+func (w *walk) fail(t *rapid.T) {
+	h := w.pick(t)
+	kind := engine.FailKind(rapid.IntRange(0, int(engine.NumFailKinds)-1).Draw(t, "kind")) //nolint:gosec // an enum
+	lingers := kind == engine.Stalled || kind == engine.Broken && !w.m.caps.ConfirmsAbort
+	if !lingers {
+		w.n.end(h.ticket)
+	}
+	w.act(t, AttemptFailed{Ticket: h.ticket, Failure: &engine.Failure{Kind: kind}})
+	if lingers {
+		w.n.linger(h, w.now, w.m.caps)
+	}
+	w.did[kind.String()]++
+	w.booked(t)
+}
+
+// probe answers with the figures of an engine that has let go of everything that lingers, or of nothing.
+func (w *walk) probe(t *rapid.T) {
+	s := status(string(rune('a' + w.evidence)))
+	now := w.now
+	began := now.Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "took")) * time.Millisecond)
+	sequences := 0
+	for _, h := range w.n.live {
+		if h.state != ledger.Lingering {
+			sequences++
+		}
+	}
+	sequences += rapid.IntRange(0, 1).Draw(t, "more")
+	s.Load.RunningSequences = &sequences
+	incarnation := w.m.life.incarnation
+	if incarnation > 0 && w.m.reborn(s, w.m.limitsOf(s)) {
+		w.n.drop(func(h *held) bool { return h.granted.Before(w.n.seen) })
+		w.did["kept over a rebirth"] += len(w.n.live)
+	}
+	w.n.seen = began
+	accounted := 0
+	for _, h := range w.n.live {
+		if h.state != ledger.Lingering && h.granted.Before(began) {
+			accounted++
+		}
+	}
+	if !w.m.caps.ConfirmsAbort && sequences <= accounted {
+		w.n.drop(func(h *held) bool {
+			confirmed := h.state == ledger.Lingering && h.lingers.Before(began)
+			if confirmed {
+				w.did["confirmed"]++
+			}
+			return confirmed
+		})
+	}
+	w.act(t, Probed{Status: s, Began: began})
+	w.booked(t)
+}
+
+func (w *walk) anotherLife(t *rapid.T) {
+	if rapid.IntRange(0, 2).Draw(t, "rarely") > 0 {
+		t.Skip("rarely")
+	}
+	w.evidence = (w.evidence + 1) % 26
+	w.probe(t)
+	w.did["reborn"]++
+}
+
+func (w *walk) probeFails(t *rapid.T) {
+	kind := rapid.SampledFrom([]engine.FailKind{engine.Refused, engine.Broken, engine.Operator, engine.Shed}).Draw(t, "kind")
+	began := w.now
+	if kind == engine.Refused {
+		w.n.seen = began
+		if w.m.state == Draining && w.m.failedProbes+1 >= w.m.cfg.FailedProbes {
+			w.n.drop(func(*held) bool { return true })
+		}
+	}
+	w.act(t, ProbeFailed{Failure: &engine.Failure{Kind: kind}, Began: began})
+	w.booked(t)
+}
+
+// tick lets the time come that the machine asked for, as often as it asks: it must be satisfied in the end.
+func (w *walk) tick(t *rapid.T) {
+	at, ok := w.m.nextTick()
+	if !ok {
+		return
+	}
+	if at.After(w.now) {
+		w.now = at
+	}
+	w.n.drop(func(h *held) bool {
+		over := h.state == ledger.Lingering && !w.now.Before(h.until)
+		if over {
+			w.did["expired"]++
+		}
+		return over
+	})
+	before := w.m.snapshot()
+	w.last = w.m.step(w.now, tick{})
+	w.check(t, before)
+	w.booked(t)
+	if at, ok = w.m.nextTick(); ok {
+		require.True(t, at.After(w.now), "a timer that is due at once fires for ever")
+	}
+}
+
+// restart begins a new epoch; all calls but some announce what they have.
+func (w *walk) restart(t *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
+		t.Skip("rarely")
+	}
+	life := w.m.life
+	next := restarted(w.bench, len(w.n.live))
+	next.m.life = life
+	*w.bench = *next
+	w.published = w.m.snapshot()
+	live := w.n.live
+	w.n.live, w.n.ended = nil, map[scoring.Ticket]bool{} // what has ended is forgotten: routers repeat no ticket
+	for i, h := range live {
+		if rapid.IntRange(0, 9).Draw(t, "silent") == 0 {
+			continue
+		}
+		h.granted = w.now
+		w.n.live = append(w.n.live, h)
+		before := w.m.snapshot()
+		w.last = w.m.step(w.now, Announced{Epoch: w.m.epoch, Tickets: []Announcement{
+			{Claim: h.claim, State: h.state, Incarnation: w.m.life.incarnation},
+		}})
+		if h.state == ledger.Lingering {
+			h.state = ledger.Running
+			w.n.linger(h, w.now, w.m.caps)
+		}
+		w.check(t, before)
+		require.Equal(t, i+1 < len(live) || len(w.n.live) < len(live), w.m.recovering)
+		w.did["restored"]++
+	}
+	w.booked(t)
+}

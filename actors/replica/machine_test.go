@@ -1,0 +1,617 @@
+package replica
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+	"plimsoll/scoring/prefix"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// bench is a machine, its clock and what it asked for last.
+type bench struct {
+	t    require.TestingT
+	m    *machine
+	now  time.Time
+	last []effect // of the last step
+	all  []effect // of all steps since somebody emptied it
+	next uint64   // ticket numbers
+}
+
+var (
+	withFeed    = engine.Capabilities{Kind: "sim", Sharing: engine.SharingFromDispatch, ConfirmsAbort: true, KVEvents: true}
+	withoutFeed = engine.Capabilities{Kind: "llamacpp", LingerBound: 3 * time.Second}
+)
+
+func testConfig() Config { return DefaultConfig("r", "m") }
+
+func newBench(t require.TestingT, cfg Config, caps engine.Capabilities) *bench {
+	b := &bench{t: t, now: start}
+	b.m = newMachine(start, cfg, caps, life{}, 0, &Snapshot{ID: cfg.ID, Epoch: 1, State: Starting})
+	b.last = b.m.start(start)
+	return b
+}
+
+// step lets a second pass and the machine take a message.
+func (b *bench) step(message any) []effect {
+	b.now = b.now.Add(time.Second)
+	b.last = b.m.step(b.now, message)
+	b.all = append(b.all, b.last...)
+	return b.last
+}
+
+// status is what an engine of 100 blocks of 16 tokens and 4 seats says of itself.
+func status(evidence string) engine.Status {
+	return engine.Status{
+		Model: "engine-model", Incarnation: evidence,
+		BlockTokens: ptr(16), KVBlocks: ptr(100), Seats: ptr(4), SequenceTokens: ptr(1000),
+		Load: engine.Load{UsedBlocks: ptr(0), RunningSequences: ptr(0)},
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// probed is the answer to a probe that was sent half a second before it.
+func (b *bench) probed(s engine.Status) []effect {
+	return b.step(Probed{Status: s, Began: b.now.Add(time.Second / 2)})
+}
+
+func (b *bench) probeFailed(kind engine.FailKind) []effect {
+	return b.step(ProbeFailed{
+		Failure: &engine.Failure{Kind: kind, Err: errors.New("no")}, Began: b.now.Add(time.Second / 2),
+	})
+}
+
+func (b *bench) failed(t scoring.Ticket, kind engine.FailKind) []effect {
+	return b.step(AttemptFailed{Ticket: t, Failure: &engine.Failure{Kind: kind, Message: "no"}})
+}
+
+// claim asks for a seat and 10 blocks.
+func (b *bench) claim() ledger.Claim {
+	b.next++
+	return ledger.Claim{
+		Ticket: scoring.Ticket{Boot: 1, Number: b.next}, PrivateBlocks: 10, Seats: 1, SequenceTokens: 160,
+		PromptTokens: 100, PrefillTokens: 100, PredictedOutputTokens: 40,
+	}
+}
+
+// reserve asks for a claim at the present life and says how it was answered.
+func (b *bench) reserve(c ledger.Claim) ledger.Reason {
+	return b.reserveAt(c, b.m.life.incarnation)
+}
+
+func (b *bench) reserveAt(c ledger.Claim, incarnation uint64) ledger.Reason {
+	b.step(&Reserve{Claim: c, Incarnation: incarnation})
+	if g, ok := find[grant](b.last); ok {
+		require.Equal(b.t, c.Ticket, g.ticket)
+		require.False(b.t, has[refuse](b.last))
+		return ledger.None
+	}
+	r, ok := find[refuse](b.last)
+	require.True(b.t, ok, "every Reserve is answered")
+	require.Equal(b.t, c.Ticket, r.ticket)
+	return r.reason
+}
+
+// granted reserves a claim that is granted.
+func (b *bench) granted() scoring.Ticket {
+	c := b.claim()
+	require.Equal(b.t, ledger.None, b.reserve(c))
+	return c.Ticket
+}
+
+func find[E effect](effects []effect) (E, bool) {
+	for _, e := range effects {
+		if e, ok := e.(E); ok {
+			return e, true
+		}
+	}
+	var none E
+	return none, false
+}
+
+func has[E effect](effects []effect) bool {
+	_, ok := find[E](effects)
+	return ok
+}
+
+func room(effects []effect) bool {
+	for _, e := range effects {
+		if p, ok := e.(publish); ok && p.room {
+			return true
+		}
+	}
+	return false
+}
+
+// reach brings a machine with a feed into a state.
+func reach(t require.TestingT, to State) *bench {
+	b := newBench(t, testConfig(), withFeed)
+	if to == Starting {
+		return b
+	}
+	b.probed(status("a"))
+	if to == Warming {
+		return b
+	}
+	b.step(FeedReady{1})
+	switch to {
+	case Degraded:
+		b.probeFailed(engine.Operator)
+	case Draining:
+		b.granted()
+		b.probed(status("a"))
+		b.step(Drain{})
+	case Down:
+		b.probeFailed(engine.Refused)
+		b.probeFailed(engine.Refused)
+	case Gone:
+		b.step(Drain{})
+	case Starting, Warming, Ready, NumStates:
+	}
+	require.Equal(t, to, b.m.state)
+	return b
+}
+
+// TestStates is the table of the life cycle: what each event makes of each state.
+func TestStates(t *testing.T) {
+	const st, wa, re, de, dr, do, gone = Starting, Warming, Ready, Degraded, Draining, Down, Gone
+	events := []struct {
+		name   string
+		happen func(*bench)
+		// to, from Starting, Warming, Ready, Degraded, Draining (one ticket booked), Down and Gone; the last
+		// five have had a feed.
+		to [NumStates]State
+	}{
+		{"a probe succeeds", func(b *bench) { b.probed(status("a")) }, [...]State{wa, wa, re, re, dr, re, gone}}, // its feed goes on
+		{"a probe shows another process", func(b *bench) { b.probed(status("b")) }, [...]State{wa, wa, wa, wa, gone, wa, gone}},
+		{"a probe shows no room at all", func(b *bench) {
+			s := status("a")
+			s.KVBlocks = ptr(0)
+			b.probed(s)
+		}, [...]State{de, de, de, de, dr, de, gone}},
+		{"a probe is refused", func(b *bench) { b.probeFailed(engine.Refused) }, [...]State{do, wa, re, de, dr, do, gone}},
+		{"two probes are refused", func(b *bench) {
+			b.probeFailed(engine.Refused)
+			b.probeFailed(engine.Refused)
+		}, [...]State{do, do, do, do, gone, do, gone}},
+		{"two probes find it loading", func(b *bench) {
+			b.probeFailed(engine.Shed)
+			b.probeFailed(engine.Shed)
+		}, [...]State{do, do, do, do, dr, do, gone}},
+		{"two probes break", func(b *bench) {
+			b.probeFailed(engine.Broken)
+			b.probeFailed(engine.Broken)
+		}, [...]State{do, do, do, do, dr, do, gone}},
+		{"a failure between successes", func(b *bench) {
+			for range 3 {
+				b.probeFailed(engine.Broken)
+				b.probed(status("a"))
+			}
+		}, [...]State{re, re, re, re, dr, re, gone}}, // three probes take longer than the wait for the feed
+		{"a probe finds our key refused", func(b *bench) { b.probeFailed(engine.Operator) }, [...]State{de, de, de, de, dr, de, gone}},
+		{"the feed begins", func(b *bench) { b.step(FeedReady{b.m.life.incarnation}) }, [...]State{st, re, re, de, dr, do, gone}},
+		{"the feed of another life begins", func(b *bench) { b.step(FeedReady{7}) }, [...]State{st, wa, re, de, dr, do, gone}},
+		{"the wait for the feed is over", func(b *bench) {
+			b.now = b.now.Add(b.m.cfg.FeedWait)
+			b.step(tick{})
+		}, [...]State{st, re, re, de, dr, do, gone}},
+		{"it is asked to drain", func(b *bench) { b.step(Drain{}) }, [...]State{gone, gone, gone, gone, dr, gone, gone}},
+		{"its only ticket ends", func(b *bench) {
+			b.step(End{Ticket: scoring.Ticket{Boot: 1, Number: 1}, Reason: ledger.Finished})
+		}, [...]State{st, wa, re, de, gone, do, gone}},
+		{"an attempt that is not booked is refused", func(b *bench) {
+			b.failed(scoring.Ticket{Boot: 9, Number: 9}, engine.Operator)
+		}, [...]State{st, wa, re, de, dr, do, gone}},
+	}
+	for _, ev := range events {
+		for from := range NumStates {
+			t.Run(ev.name+" while "+from.String(), func(t *testing.T) {
+				b := reach(t, from)
+				incarnation := b.m.life.incarnation
+				b.all = nil
+				ev.happen(b)
+				require.Equal(t, ev.to[from], b.m.state)
+				snap := b.m.snapshot()
+				require.Equal(t, ev.to[from], snap.State)
+				if ev.to[from] != from {
+					require.True(t, has[entered](b.all), "a change of state is told")
+				}
+				if b.m.life.incarnation != incarnation {
+					require.True(t, has[voidIndex](b.all))
+					require.True(t, has[tuneFeed](b.all))
+				}
+				if from != Down && from != Starting && ev.to[from] == Down {
+					require.True(t, has[voidIndex](b.all), "a dead engine holds nothing")
+				}
+				if from == Draining {
+					return // its one ticket may be there
+				}
+				want := ledger.Closed
+				if ev.to[from].Routable() {
+					want = ledger.None
+				}
+				require.Equal(t, want, b.reserve(b.claim()))
+			})
+		}
+	}
+}
+
+// TestStateTraits: what a state means for others.
+func TestStateTraits(t *testing.T) {
+	for s := range NumStates {
+		require.NotEmpty(t, s.String())
+		require.Equal(t, s == Ready, s.Routable(), s)
+		require.Equal(t, s == Warming || s == Ready || s == Degraded || s == Draining, s.LegsStay(), s)
+		require.Equal(t, s == Ready || s == Degraded || s == Draining, s.IndexValid(), s)
+	}
+}
+
+// TestLimits: the vector of what the engine tells and what the operator says.
+func TestLimits(t *testing.T) {
+	type say struct{ block, blocks, seats, sequence *int }
+	type order struct {
+		capacity, sequence *scoring.Tokens
+		seats              *int
+	}
+	tokens := func(n scoring.Tokens) *scoring.Tokens { return &n }
+	for name, c := range map[string]struct {
+		engine   say
+		operator order
+		want     scoring.Limits
+	}{
+		"all is told":                     {say{ptr(16), ptr(100), ptr(4), ptr(1000)}, order{}, scoring.Limits{BlockTokens: 16, KVBlocks: 100, Seats: 4, SequenceTokens: 1000}},
+		"a sequence never exceeds the KV": {say{ptr(16), ptr(10), ptr(4), ptr(1000)}, order{}, scoring.Limits{BlockTokens: 16, KVBlocks: 10, Seats: 4, SequenceTokens: 160}},
+		"no longest sequence is told":     {say{ptr(16), ptr(10), ptr(4), nil}, order{}, scoring.Limits{BlockTokens: 16, KVBlocks: 10, Seats: 4, SequenceTokens: 160}},
+		"no seats are told":               {say{ptr(16), ptr(10), nil, nil}, order{}, scoring.Limits{BlockTokens: 16, KVBlocks: 10, Seats: 1, SequenceTokens: 160}},
+		"no block size is told":           {say{nil, ptr(100), ptr(2), nil}, order{}, scoring.Limits{BlockTokens: 1, KVBlocks: 100, Seats: 2, SequenceTokens: 100}},
+		"the operator lowers all":         {say{ptr(16), ptr(100), ptr(4), ptr(1000)}, order{tokens(800), tokens(500), ptr(2)}, scoring.Limits{BlockTokens: 16, KVBlocks: 50, Seats: 2, SequenceTokens: 500}},
+		"the operator raises nothing":     {say{ptr(16), ptr(100), ptr(4), ptr(1000)}, order{tokens(9999), tokens(9999), ptr(99)}, scoring.Limits{BlockTokens: 16, KVBlocks: 100, Seats: 4, SequenceTokens: 1000}},
+		"the operator fills all in":       {say{}, order{tokens(800), tokens(500), ptr(2)}, scoring.Limits{BlockTokens: 1, KVBlocks: 800, Seats: 2, SequenceTokens: 500}},
+		"capacity is cut to whole blocks": {say{ptr(16), nil, ptr(4), nil}, order{capacity: tokens(815)}, scoring.Limits{BlockTokens: 16, KVBlocks: 50, Seats: 4, SequenceTokens: 800}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig()
+			cfg.CapacityTokens, cfg.SequenceTokens, cfg.Seats = c.operator.capacity, c.operator.sequence, c.operator.seats
+			b := newBench(t, cfg, withoutFeed)
+			b.probed(engine.Status{BlockTokens: c.engine.block, KVBlocks: c.engine.blocks, Seats: c.engine.seats, SequenceTokens: c.engine.sequence})
+			require.Equal(t, Ready, b.m.state)
+			require.Equal(t, c.want, b.m.snapshot().Load.Limits)
+			require.True(t, b.m.snapshot().Told)
+			b.probed(engine.Status{})
+			require.Equal(t, c.want, b.m.snapshot().Load.Limits, "what a probe leaves out is as it was told")
+			require.EqualValues(t, 1, b.m.life.incarnation)
+		})
+	}
+}
+
+// TestCapacityNobodyTells: such an engine is never sent anything, which is said once, until somebody tells.
+func TestCapacityNobodyTells(t *testing.T) {
+	b := newBench(t, testConfig(), withoutFeed)
+	alarms := 0
+	for range 5 {
+		if has[alarm](b.probed(engine.Status{Seats: ptr(4)})) {
+			alarms++
+		}
+		require.Equal(t, Degraded, b.m.state)
+		require.False(t, b.m.snapshot().Told, "no request is refused for ever because of it")
+	}
+	require.Equal(t, 1, alarms)
+	b.probed(status(""))
+	require.Equal(t, Ready, b.m.state)
+}
+
+// TestChangedLimits: an engine may change its mind within one life; only what concerns the index makes the feed begin anew.
+func TestChangedLimits(t *testing.T) {
+	b := reach(t, Ready)
+	s := status("a")
+	s.Seats = ptr(2)
+	require.False(t, has[tuneFeed](b.probed(s)))
+	s.KVBlocks = ptr(20)
+	tuned, ok := find[tuneFeed](b.probed(s))
+	require.True(t, ok)
+	require.Equal(t, tune{blockTokens: 16, capacity: 320, incarnation: 1}, tuned.tune)
+	require.Equal(t, scoring.Limits{BlockTokens: 16, KVBlocks: 20, Seats: 2, SequenceTokens: 320}, b.m.snapshot().Load.Limits)
+	require.Equal(t, Ready, b.m.state)
+}
+
+// TestGrants: a place is granted at the right life and state only, and at most once.
+func TestGrants(t *testing.T) {
+	b := reach(t, Ready)
+	require.Equal(t, ledger.Closed, b.reserveAt(b.claim(), 0), "another life was ranked")
+	require.Equal(t, ledger.Closed, b.reserveAt(b.claim(), 2))
+	c := b.claim()
+	require.Equal(t, ledger.None, b.reserve(c))
+	require.Equal(t, ledger.Duplicate, b.reserve(c))
+	require.EqualValues(t, 10, b.m.snapshot().Load.BookedBlocks)
+	for range 3 {
+		b.granted()
+	}
+	require.Equal(t, ledger.NoSeats, b.reserve(b.claim()))
+	big := b.claim()
+	big.PrivateBlocks = 101
+	require.Equal(t, ledger.TooLarge, b.reserve(big))
+	require.True(t, room(b.step(End{Ticket: c.Ticket, Reason: ledger.Finished})))
+	require.False(t, room(b.step(End{Ticket: c.Ticket, Reason: ledger.Finished})), "a second end frees nothing")
+	require.EqualValues(t, 1, b.m.ledger.Counters().LateEnds)
+	require.Equal(t, ledger.Duplicate, b.reserve(c), "an ended ticket is not granted again")
+	b.granted()
+}
+
+// TestMilestones: a first token takes the prompt off the prefill queue; growth past the claim is overdraft, and bars.
+func TestMilestones(t *testing.T) {
+	b := reach(t, Ready)
+	ticket := b.granted()
+	require.EqualValues(t, 100, b.m.snapshot().Load.QueuedPrefillTokens)
+	require.False(t, room(b.step(Started{ticket})), "a first token makes no room")
+	require.Zero(t, b.m.snapshot().Load.QueuedPrefillTokens)
+	require.Empty(t, b.step(Started{ticket}), "once")
+	require.True(t, has[publish](b.step(Progress{Ticket: ticket, Produced: 20})))
+	require.Equal(t, ledger.None, b.reserve(b.claim()))
+	b.step(Progress{Ticket: ticket, Produced: 60})
+	require.Zero(t, b.m.snapshot().Load.OverdraftBlocks, "the claim is 160 tokens long")
+	c := b.claim()
+	c.SequenceTokens = 500
+	require.Equal(t, ledger.None, b.reserve(c))
+	b.step(Started{c.Ticket})
+	b.step(Progress{Ticket: c.Ticket, Produced: 60})
+	require.EqualValues(t, 1, b.m.snapshot().Load.OverdraftBlocks)
+	require.Equal(t, ledger.Overdraft, b.reserve(b.claim()))
+	require.True(t, room(b.step(End{Ticket: c.Ticket, Reason: ledger.Finished})))
+	b.granted()
+	require.Empty(t, b.step(Progress{Ticket: c.Ticket, Produced: 99}), "of an ended ticket")
+}
+
+// TestSharing: the ledger books a prefix once, and the snapshot tells how many blocks may be ridden on.
+func TestSharing(t *testing.T) {
+	b := reach(t, Ready)
+	c := b.claim()
+	c.SharedKeys, c.PrivateBlocks = []prefix.Key{1, 2, 3, 4, 5, 6}, 4
+	require.Equal(t, ledger.None, b.reserve(c))
+	c.Ticket.Number++
+	b.next++
+	require.Equal(t, ledger.None, b.reserve(c))
+	require.EqualValues(t, 14, b.m.snapshot().Load.BookedBlocks)
+	require.EqualValues(t, 6, b.m.snapshot().Load.SharedBlocks)
+}
+
+// TestShed: a replica that sheds cools down: as long as it asks for, else twice as long each time up to the cap; a first
+// token shows that it takes work again. It is no strike against it.
+func TestShed(t *testing.T) {
+	b := reach(t, Ready)
+	cooling := func(want time.Duration) {
+		t.Helper()
+		require.Equal(t, want, b.m.snapshot().CoolingUntil.Sub(b.now))
+		require.Equal(t, Ready, b.m.state)
+		require.False(t, has[hurryProbe](b.last))
+		c := b.claim()
+		b.now = b.m.coolingUntil.Add(-time.Second - 1)
+		require.Equal(t, ledger.Closed, b.reserve(c))
+		at, ok := b.m.nextTick()
+		require.True(t, ok)
+		require.Equal(t, b.m.coolingUntil, at)
+		b.now = at.Add(-time.Second)
+		require.True(t, room(b.step(tick{})), "who waits hears of it")
+		require.Zero(t, b.m.snapshot().CoolingUntil)
+		_, ok = b.m.nextTick()
+		require.False(t, ok)
+	}
+	shed := func(after time.Duration) {
+		t.Helper()
+		ticket := b.granted()
+		b.step(AttemptFailed{Ticket: ticket, Failure: &engine.Failure{Kind: engine.Shed, RetryAfter: after}})
+		require.Equal(t, ledger.Ended, b.m.ledger.State(ticket))
+	}
+	for _, want := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second} {
+		shed(0)
+		cooling(want)
+	}
+	shed(11 * time.Second)
+	cooling(11 * time.Second)
+	b.step(Started{b.granted()})
+	shed(0)
+	cooling(500 * time.Millisecond)
+
+	// Several at once are one sign: they were sent before the first came back.
+	x, y, z := b.granted(), b.granted(), b.granted()
+	b.failed(x, engine.Shed)
+	until := b.m.coolingUntil
+	require.Equal(t, time.Second, until.Sub(b.now))
+	b.now = b.now.Add(-time.Second)
+	b.failed(y, engine.Shed)
+	require.Equal(t, until, b.m.coolingUntil)
+	b.now = b.now.Add(-time.Second)
+	b.step(AttemptFailed{Ticket: z, Failure: &engine.Failure{Kind: engine.Shed, RetryAfter: time.Millisecond}})
+	require.Equal(t, until, b.m.coolingUntil, "a shorter time does not end the longer one")
+	b.failed(z, engine.Shed)
+	require.Equal(t, until, b.m.coolingUntil, "a ticket that has ended tells nothing")
+}
+
+// TestDegraded: an engine that refuses us is left alone for a time that doubles, though its probes succeed.
+func TestDegraded(t *testing.T) {
+	b := newBench(t, testConfig(), withoutFeed)
+	b.probed(status("a"))
+	for _, seconds := range []int{1, 2, 4, 8, 16, 30, 30} {
+		want := time.Duration(seconds) * time.Second
+		ticket := b.granted()
+		b.failed(ticket, engine.Operator)
+		require.Equal(t, Degraded, b.m.state)
+		require.Equal(t, ledger.Ended, b.m.ledger.State(ticket))
+		require.NotEmpty(t, b.m.snapshot().LastError)
+		since := b.now
+		require.Equal(t, ledger.Closed, b.reserve(b.claim()))
+		for b.m.state == Degraded {
+			b.now = b.now.Add(-time.Second / 2)
+			b.probed(status("a"))
+		}
+		require.Equal(t, Ready, b.m.state)
+		require.Empty(t, b.m.snapshot().LastError)
+		require.GreaterOrEqual(t, b.now.Sub(since), want)
+		require.Less(t, b.now.Sub(since), want+2*time.Second)
+	}
+	b.step(Started{b.granted()})
+	b.failed(b.granted(), engine.Operator)
+	require.Equal(t, time.Second, b.m.distrustedTo.Sub(b.now), "a first token forgives all")
+}
+
+// TestDegradedByProbe: the first probe that was sent after it ends it.
+func TestDegradedByProbe(t *testing.T) {
+	b := reach(t, Ready)
+	b.probeFailed(engine.Operator)
+	b.step(Probed{Status: status("a"), Began: b.now.Add(-time.Second)})
+	require.Equal(t, Degraded, b.m.state, "sent before")
+	b.probed(status("a"))
+	require.Equal(t, Ready, b.m.state)
+}
+
+// TestDistrustKeepsLegs: attempts that run stay booked, and one that comes from before does not prolong it.
+func TestDistrustKeepsLegs(t *testing.T) {
+	b := reach(t, Ready)
+	x, y := b.granted(), b.granted()
+	b.failed(x, engine.Operator)
+	until := b.m.distrustedTo
+	require.Equal(t, ledger.Reserved, b.m.ledger.State(y))
+	b.failed(y, engine.Operator)
+	require.Equal(t, until, b.m.distrustedTo)
+	require.Equal(t, 1, b.m.distrusts)
+}
+
+// TestFailedAttempts: what each kind of failure means for the ticket and the engine.
+func TestFailedAttempts(t *testing.T) {
+	for _, c := range []struct {
+		kind            engine.FailKind
+		caps            engine.Capabilities
+		want            ledger.State
+		hurry, degraded bool
+	}{
+		{engine.Shed, withoutFeed, ledger.Ended, false, false},
+		{engine.Client, withoutFeed, ledger.Ended, false, false},
+		{engine.Refused, withoutFeed, ledger.Ended, true, false},
+		{engine.Operator, withoutFeed, ledger.Ended, false, true},
+		{engine.Broken, withoutFeed, ledger.Lingering, true, false},
+		{engine.Stalled, withoutFeed, ledger.Lingering, true, false},
+		{engine.Broken, withFeed, ledger.Ended, true, false},      // Generate has returned: the engine has let go
+		{engine.Stalled, withFeed, ledger.Lingering, true, false}, // it has not: its end confirms
+	} {
+		t.Run(c.caps.Kind+" "+c.kind.String(), func(t *testing.T) {
+			b := newBench(t, testConfig(), c.caps)
+			b.probed(status("a"))
+			b.step(FeedReady{1})
+			ticket := b.granted()
+			b.failed(ticket, c.kind)
+			require.Equal(t, c.want, b.m.ledger.State(ticket))
+			require.Equal(t, c.hurry, has[hurryProbe](b.last))
+			require.Equal(t, c.degraded, b.m.state == Degraded)
+			require.Equal(t, c.want == ledger.Ended, room(b.last))
+			require.Equal(t, c.want == ledger.Ended, b.m.ledger.Empty())
+		})
+	}
+}
+
+// TestFailedProbes: a probe that fails once makes for another at once; a success forgives.
+func TestFailedProbes(t *testing.T) {
+	b := reach(t, Ready)
+	require.True(t, has[hurryProbe](b.probeFailed(engine.Broken)))
+	require.Equal(t, Ready, b.m.state)
+	require.Equal(t, "engine broken: no", b.m.snapshot().LastError)
+	b.probed(status("a"))
+	require.True(t, has[hurryProbe](b.probeFailed(engine.Stalled)))
+	require.False(t, has[hurryProbe](b.probeFailed(engine.Stalled)))
+	require.Equal(t, Down, b.m.state)
+}
+
+// TestDrain: nothing new, and gone when the last has ended, whatever ends it.
+func TestDrain(t *testing.T) {
+	for name, end := range map[string]func(*bench, scoring.Ticket){
+		"finished": func(b *bench, t scoring.Ticket) { b.step(End{Ticket: t, Reason: ledger.Finished}) },
+		"failed":   func(b *bench, t scoring.Ticket) { b.failed(t, engine.Shed) },
+		"broken": func(b *bench, t scoring.Ticket) {
+			b.failed(t, engine.Broken)
+			b.now = b.now.Add(time.Hour)
+			b.step(tick{})
+		},
+		"gave up":     func(b *bench, t scoring.Ticket) { b.step(Linger{t}); b.probed(status("a")) },
+		"the process": func(b *bench, _ scoring.Ticket) { b.probed(status("a")); b.probed(status("b")) },
+		"died":        func(b *bench, _ scoring.Ticket) { b.probeFailed(engine.Refused); b.probeFailed(engine.Refused) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, testConfig(), withoutFeed)
+			b.probed(status("a"))
+			ticket := b.granted()
+			b.step(Drain{})
+			require.Equal(t, Draining, b.m.state)
+			require.Equal(t, ledger.Closed, b.reserve(b.claim()))
+			require.Equal(t, ledger.Reserved, b.m.ledger.State(ticket))
+			end(b, ticket)
+			require.Equal(t, Gone, b.m.state)
+			require.True(t, b.m.ledger.Empty())
+		})
+	}
+}
+
+// TestForeignUse: what others use is not granted; figures that stop coming are alarmed about once, and forgotten.
+func TestForeignUse(t *testing.T) {
+	b := reach(t, Ready)
+	s := status("a")
+	s.Load.UsedBlocks, s.Load.RunningSequences = ptr(95), ptr(2)
+	for range 3 {
+		b.probed(s)
+	}
+	require.EqualValues(t, 95, b.m.snapshot().Load.ForeignBlocks)
+	require.Equal(t, ledger.NoBlocks, b.reserve(b.claim()))
+	s.Load.UsedBlocks = ptr(80)
+	require.True(t, room(b.probed(s)), "less of others is more room")
+	ticket := b.granted()
+	s.Load.UsedBlocks = ptr(90)
+	for range 5 {
+		b.probed(s)
+	}
+	require.EqualValues(t, 80, b.m.snapshot().Load.ForeignBlocks, "ours are not foreign")
+	b.step(End{Ticket: ticket})
+
+	alarms := 0
+	s.Load = engine.Load{}
+	for range 6 {
+		if has[alarm](b.probed(s)) {
+			alarms++
+		}
+	}
+	require.Equal(t, 1, alarms)
+	require.Zero(t, b.m.snapshot().Load.ForeignBlocks)
+	for range 6 {
+		if has[alarm](b.probeFailed(engine.Broken)) {
+			alarms++
+		}
+	}
+	require.Equal(t, 1, alarms, "it has been said")
+
+	quiet := newBench(t, testConfig(), withoutFeed)
+	for range 6 {
+		require.False(t, has[alarm](quiet.probed(engine.Status{KVBlocks: ptr(100)})), "it never told")
+	}
+	for range 6 {
+		require.False(t, has[alarm](quiet.probeFailed(engine.Broken)))
+	}
+}
+
+// TestNoCacheEvents: a feed that never begins is waited for a bounded time, and said once each time.
+func TestNoCacheEvents(t *testing.T) {
+	b := reach(t, Warming)
+	at, ok := b.m.nextTick()
+	require.True(t, ok)
+	require.Equal(t, b.now.Add(b.m.cfg.FeedWait), at)
+	b.now = at.Add(-time.Second)
+	require.True(t, has[alarm](b.step(tick{})))
+	require.Equal(t, Ready, b.m.state)
+	for range 5 {
+		require.False(t, has[alarm](b.probed(status("a"))))
+	}
+	require.False(t, has[alarm](newBench(t, testConfig(), withoutFeed).probed(status("a"))), "none is expected")
+}
