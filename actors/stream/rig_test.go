@@ -1,0 +1,258 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/replica"
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+var (
+	confirming = engine.Capabilities{Kind: "confirms", ConfirmsAbort: true, KVEvents: true}
+	plain      = engine.Capabilities{Kind: "plain", LingerBound: time.Second}
+)
+
+// rig drives a machine by hand and words its effects.
+type rig struct {
+	t    testing.TB
+	m    *machine
+	now  time.Time
+	refs map[string]*replica.Ref
+	n    uint64 // tickets given out
+}
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// newRig starts a machine. Replica names that begin with p are engines that don't confirm aborts and have no cache events.
+func newRig(t testing.TB, cfg Config, req *Request) *rig {
+	t.Helper()
+	if req.Input.Tokens == nil {
+		req.Input.Tokens = [][]uint32{{1, 2, 3}}
+	}
+	req.N = max(1, req.N)
+	r := &rig{t: t, now: epoch, refs: map[string]*replica.Ref{}}
+	r.m = newMachine(cfg, req, Model{Decoder: letters{}, EndTokens: []uint32{idEOS, idEnd2}}, nil)
+	r.m.start()
+	prompts := make([]Prompt, len(req.Input.Tokens))
+	for i, ids := range req.Input.Tokens {
+		prompts[i].IDs = ids
+	}
+	r.do(Encoded{Prompts: prompts})
+	return r
+}
+
+func (r *rig) ref(name string) *replica.Ref {
+	if r.refs[name] == nil {
+		caps := confirming
+		if strings.HasPrefix(name, "p") {
+			caps = plain
+		}
+		r.refs[name] = replica.NewRef(scoring.ReplicaID(name), "m", &script{caps: caps}, nil)
+	}
+	return r.refs[name]
+}
+
+// do takes a step and returns its effects in words.
+func (r *rig) do(event any) []string {
+	if f, ok := event.(frame); ok {
+		if f.at.IsZero() {
+			f.at = r.now
+		}
+		return r.words(r.m.read(f))
+	}
+	return r.words(r.m.step(r.now, event))
+}
+
+// later moves the clock.
+func (r *rig) later(d time.Duration) { r.now = r.now.Add(d) }
+
+// place returns a placement of a leg with the next ticket.
+func (r *rig) place(leg int, name string, maxTokens int) Placement {
+	r.n++
+	return Placement{
+		Leg: leg, Ref: r.ref(name), Incarnation: 1, BlockTokens: 16, MaxTokens: maxTokens,
+		Claim: ledger.Claim{Ticket: scoring.Ticket{Boot: 1, Number: r.n}, PromptTokens: 3, PrefillTokens: 2},
+	}
+}
+
+// run places the legs on replicas, in order, as the answer to the last submission. Attempts and tickets are numbered alike
+// as long as every ticket is placed.
+func (r *rig) run(maxTokens int, names ...string) []string {
+	p := Placed{Number: r.m.asked}
+	for i, name := range names {
+		p.Placements = append(p.Placements, r.place(r.m.waiting[i].Leg, name, maxTokens))
+	}
+	return r.do(p)
+}
+
+func (r *rig) words(effects []effect) []string {
+	out := []string{}
+	for _, e := range effects {
+		out = append(out, word(e))
+	}
+	return out
+}
+
+func word(e effect) string {
+	switch e := e.(type) {
+	case toRouter:
+		return routerWord(e.message)
+	case toReplica:
+		return fmt.Sprintf("%s: %s", e.ref.ID, replicaWord(e.message))
+	case startAttempt:
+		return fmt.Sprintf("start %d for leg %d on %s", e.attempt, e.place.Leg, e.place.Ref.ID)
+	case abortAttempt:
+		return fmt.Sprintf("abort %d", e.attempt)
+	case *appendLeg:
+		text := ""
+		for _, entry := range e.entries {
+			text += entry.Text
+		}
+		return fmt.Sprintf("leg %d: %d %q", e.leg, len(e.entries), text)
+	case finishLeg:
+		return fmt.Sprintf("leg %d: %s", e.leg, finishWord(e.finish))
+	case placedLeg:
+		return fmt.Sprintf("leg %d is on %s", e.leg, e.replica)
+	case endResponse:
+		if e.fault != nil {
+			return "ended: " + e.fault.Kind.String()
+		}
+		return "ended well"
+	}
+	return "?"
+}
+
+func finishWord(f Finish) string {
+	w := map[StopReason]string{StopEnd: "stop", StopLength: "length"}[f.Reason] + fmt.Sprintf(" after %d", f.CompletionTokens)
+	if f.Text != "" {
+		w += fmt.Sprintf(" with %q", f.Text)
+	}
+	if f.StopString != nil {
+		w += fmt.Sprintf(" at %q", *f.StopString)
+	}
+	if f.StopToken != nil {
+		w += fmt.Sprintf(" at token %d", *f.StopToken)
+	}
+	return w
+}
+
+func routerWord(message any) string {
+	switch e := message.(type) {
+	case *Submit:
+		w := fmt.Sprintf("submit %d", e.Number)
+		if e.Again {
+			w += " again"
+		}
+		for _, a := range e.Legs {
+			w += fmt.Sprintf(", leg %d", a.Leg)
+			for _, x := range a.Excluded {
+				w += fmt.Sprintf(" not %s/%d", x.Replica, x.Incarnation)
+			}
+			if a.LastFault != nil {
+				w += " after " + a.LastFault.Kind.String()
+			}
+		}
+		return w
+	case Withdraw:
+		return fmt.Sprintf("withdraw %d", e.Number)
+	case FirstToken:
+		return fmt.Sprintf("first token of %s after %s", e.Replica, e.Took)
+	case Steps:
+		return fmt.Sprintf("steps of %s at %d, %s each", e.Replica, e.KVTokens, e.Gap)
+	case Finished:
+		return fmt.Sprintf("finished %d on %s with %d", e.Ticket.Number, e.Replica, e.Produced)
+	case Failed:
+		return fmt.Sprintf("failed %d on %s", e.Ticket.Number, e.Replica)
+	}
+	return "?"
+}
+
+func replicaWord(message any) string {
+	switch e := message.(type) {
+	case replica.Started:
+		return fmt.Sprintf("started %d", e.Ticket.Number)
+	case replica.Progress:
+		return fmt.Sprintf("progress %d %d", e.Ticket.Number, e.Produced)
+	case replica.End:
+		return fmt.Sprintf("end %d %s", e.Ticket.Number, e.Reason)
+	case replica.Linger:
+		return fmt.Sprintf("linger %d", e.Ticket.Number)
+	case replica.AttemptFailed:
+		return fmt.Sprintf("attempt failed %d %s", e.Ticket.Number, e.Failure.Kind)
+	case replica.Learned:
+		return fmt.Sprintf("learned %d %q", len(e.Tokens), e.Salt)
+	case replica.Announced:
+		w := fmt.Sprintf("announced in %d", e.Epoch)
+		for _, a := range e.Tickets {
+			w += fmt.Sprintf(", %d %s %d", a.Claim.Ticket.Number, a.State, a.Produced)
+		}
+		return w
+	}
+	return "?"
+}
+
+// tokens is a frame of an attempt.
+func tokens(attempt uint64, ids ...uint32) frame {
+	f := frame{attempt: attempt}
+	for _, id := range ids {
+		f.event.Tokens = append(f.event.Tokens, engine.Token{ID: id})
+	}
+	return f
+}
+
+// text is a frame of an attempt with a token a byte.
+func text(attempt uint64, s string) frame {
+	f := frame{attempt: attempt}
+	for i := range len(s) {
+		f.event.Tokens = append(f.event.Tokens, engine.Token{ID: uint32(s[i])})
+	}
+	return f
+}
+
+func (f frame) finish(why engine.FinishReason) frame {
+	f.event.Finish = &engine.Finish{Reason: why}
+	return f
+}
+
+func (f frame) cached(n int) frame {
+	f.event.CachedTokens = &n
+	return f
+}
+
+func failure(kind engine.FailKind) *engine.Failure {
+	return &engine.Failure{Kind: kind, Status: 400, Message: "because"}
+}
+
+// with says that the effects contain these, in this order.
+func with(t testing.TB, got []string, want ...string) {
+	t.Helper()
+	at := 0
+	for _, w := range want {
+		found := false
+		for ; at < len(got) && !found; at++ {
+			found = got[at] == w
+		}
+		require.True(t, found, "%q is missing, or not in this place, in %q", w, got)
+	}
+}
+
+// without says that no effect begins like this.
+func without(t testing.TB, got []string, prefix string) {
+	t.Helper()
+	for _, w := range got {
+		require.False(t, strings.HasPrefix(w, prefix), "%q in %q", prefix, got)
+	}
+}
+
+var shutdown = Shutdown{Fault: fault.New(fault.ShuttingDown, "down")}
+
+var errCancelled = context.Canceled
