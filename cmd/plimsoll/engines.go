@@ -25,7 +25,7 @@ const simulatedReplicas = 4
 func engineKinds() []string { return []string{llamacpp.Kind, kindSim} }
 
 // simProfiles lists the profiles of simulated replicas, the default first.
-func simProfiles() []string { return []string{sim.ProfileH100x8B, sim.ProfileTiny} }
+func simProfiles() []string { return sim.Profiles() }
 
 // replicaEngine is an engine with what was said of it.
 type replicaEngine struct {
@@ -72,11 +72,22 @@ func openEngine(spec ReplicaSpec, seed uint64, source sim.TokenSource, getenv fu
 
 // openSim starts a simulated engine. Engines of different seeds hash their blocks differently, as real ones do.
 func openSim(spec ReplicaSpec, seed uint64, source sim.TokenSource) (engine.Engine, error) {
-	profile, err := sim.Profile(spec.Target)
+	profile, err := simProfile(spec)
 	if err != nil {
 		return nil, err
 	}
 	profile.HashSeed = seed
+	config := live.DefaultConfig()
+	config.Sim = profile
+	return live.New(config, live.Deps{Source: source, Entropy: rand.Uint64})
+}
+
+// simProfile is the profile that a spec names, with the capacity and the slots that it says.
+func simProfile(spec ReplicaSpec) (sim.Config, error) {
+	profile, err := sim.Profile(spec.Target)
+	if err != nil {
+		return sim.Config{}, err
+	}
 	if spec.CapacityTokens != nil {
 		profile.KVBlocks = *spec.CapacityTokens/profile.BlockTokens + 1 // the null block holds nothing
 	}
@@ -84,9 +95,7 @@ func openSim(spec ReplicaSpec, seed uint64, source sim.TokenSource) (engine.Engi
 		profile.Seats = *spec.Slots
 		profile.BatchTokens = max(profile.BatchTokens, profile.Seats) // each running request gets its token in every pass
 	}
-	config := live.DefaultConfig()
-	config.Sim = profile
-	return live.New(config, live.Deps{Source: source, Entropy: rand.Uint64})
+	return profile, nil
 }
 
 func closeEngines(replicas []replicaEngine) error {

@@ -37,8 +37,14 @@ type server struct {
 // start runs plimsoll serve on a free port until the test ends.
 func start(t *testing.T, args ...string) *server {
 	t.Helper()
+	return launch(t, "serve", args...)
+}
+
+// launch runs a command that serves, on a free port, until the test ends.
+func launch(t *testing.T, command string, args ...string) *server {
+	t.Helper()
 	s := &server{log: make(chan string, 1000)}
-	s.Cmd = exec.CommandContext(t.Context(), os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "json"}, args...)...)
+	s.Cmd = exec.CommandContext(t.Context(), os.Args[0], append([]string{command, "--listen", "127.0.0.1:0", "--log-format", "json"}, args...)...)
 	s.Env = append(os.Environ(), asProgram+"=1")
 	stderr, err := s.StderrPipe()
 	require.NoError(t, err)

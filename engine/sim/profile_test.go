@@ -28,9 +28,20 @@ func TestPassOfAnH100(t *testing.T) {
 	}
 }
 
+// An A10 prefills eight times slower than an H100 and decodes at some 28 tokens a second; its pool holds one long context.
+func TestAnA10(t *testing.T) {
+	cfg := sim.A10Config()
+	require.InDelta(t, 2_500, 1000/(cfg.Timing.Pass(2000, 0, 0, 0)-cfg.Timing.Pass(1000, 0, 0, 0)).Seconds(), 200)
+	require.InDelta(t, 28, 1/cfg.Timing.Pass(0, 0, 1, 1000).Seconds(), 1)
+	require.Equal(t, 34_304, cfg.UsableBlocks()*cfg.BlockTokens)
+	const kvBytes, weightBytes = 131_072, 16.06e9
+	require.Less(t, float64(cfg.UsableBlocks()*cfg.BlockTokens)*kvBytes+weightBytes, 0.92*24e9)
+	require.Equal(t, cfg.ContextTokens, cfg.SequenceTokens())
+}
+
 // A batch of decodes costs hardly more than one until its cache reads weigh; prefill is quadratic in the long run.
 func TestShapeOfThePassTime(t *testing.T) {
-	for _, name := range []string{sim.ProfileH100x8B, sim.ProfileTiny} {
+	for _, name := range sim.Profiles() {
 		cfg, err := sim.Profile(name)
 		require.NoError(t, err)
 		timing := cfg.Timing
@@ -46,6 +57,7 @@ func TestShapeOfThePassTime(t *testing.T) {
 
 func TestConfigIsValidated(t *testing.T) {
 	require.NoError(t, sim.DefaultConfig().Validate())
+	require.NoError(t, sim.A10Config().Validate())
 	require.NoError(t, sim.TinyConfig().Validate())
 	for name, spoil := range map[string]func(*sim.Config){
 		"BlockTokens":    func(c *sim.Config) { c.BlockTokens = 0 },

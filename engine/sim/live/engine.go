@@ -86,6 +86,9 @@ func (e *Engine) Probe(ctx context.Context) (engine.Status, error) {
 	}, nil
 }
 
+// Status is what a real engine's metrics say: also what Probe has no place for.
+func (e *Engine) Status() sim.Status { return e.published.Load().status }
+
 // Generate implements [engine.Engine].
 func (e *Engine) Generate(ctx context.Context, req engine.Request, emit func(engine.Event) error) error {
 	if err := ctx.Err(); err != nil {
