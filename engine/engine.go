@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"time"
 
 	"plimsoll/scoring/prefix"
@@ -70,7 +71,13 @@ type Event struct {
 	Tokens       []Token
 	CachedTokens *int // prompt tokens the engine found in its cache, once it says so
 	Finish       *Finish
+	// ChatDelta is what a chat that the engine rendered itself says beside text (tool calls, reasoning): an OpenAI delta
+	// without role and content. nil if there is none, and always for a request with token IDs.
+	ChatDelta json.RawMessage
 }
+
+// NoTokenID is the ID of a token that an engine gave as text alone.
+const NoTokenID = math.MaxUint32
 
 // Token is one generated token.
 type Token struct {
@@ -122,7 +129,9 @@ type Status struct {
 	KVBlocks       *int // usable blocks of the device cache
 	Seats          *int // sequences decoded at once
 	SequenceTokens *int // longest prompt plus answer
-	Load           Load
+	// Adapters are the LoRA adapters that Request.LoRA may name, sorted; nil where the engine has or tells none.
+	Adapters []string
+	Load     Load
 }
 
 // Load is the engine's own view of its work. It audits our ledger and never replaces it.
@@ -156,4 +165,5 @@ type Capabilities struct {
 	MinTokens     bool
 	LogitBias     bool
 	KVEvents      bool // the engine implements KVSource
+	Chat          bool // takes Request.ChatBody
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"plimsoll/engine"
+	"plimsoll/engine/wire"
 )
 
 // frame is what we read of one data line of a stream.
@@ -41,28 +42,30 @@ type decoder struct {
 
 	predicted int  // tokens that the engine has sampled, as far as events told
 	cached    *int // heard of by a progress frame and not yet told
-	finished  bool
 }
 
-// decode reads one frame. tell is false if the frame says nothing that an event would carry.
-func (d *decoder) decode(data []byte) (ev engine.Event, tell bool, err error) {
+// End implements [wire.Decoder]: nothing follows a finish, and a stream without one is broken.
+func (d *decoder) End() (ev engine.Event, ok bool) { return engine.Event{}, false }
+
+// Frame implements [wire.Decoder].
+func (d *decoder) Frame(data []byte) (ev engine.Event, tell bool, err error) {
 	if string(data) == "null" || string(data) == "[DONE]" {
 		return engine.Event{}, false, nil
 	}
 	var f frame
 	if err := json.Unmarshal(data, &f); err != nil {
-		return engine.Event{}, false, broken("frame: %w", err)
+		return engine.Event{}, false, wire.Broken("frame: %w", err)
 	}
 	switch {
-	case len(f.Error) > 0 && string(f.Error) != "null":
-		return engine.Event{}, false, d.failure(f.Error)
+	case wire.IsError(f.Error):
+		return engine.Event{}, false, wire.FrameFailure(f.Error, d.predicted > 0)
 	case f.Index != 0:
-		return engine.Event{}, false, broken("frame for prompt %d of a request with one", f.Index)
+		return engine.Event{}, false, wire.Broken("frame for prompt %d of a request with one", f.Index)
 	case f.Progress != nil:
 		d.cached = count(f.Progress.Cache) // its tokens are none
 		return engine.Event{}, false, nil
 	case f.Stop == nil:
-		return engine.Event{}, false, broken("frame without stop")
+		return engine.Event{}, false, wire.Broken("frame without stop")
 	}
 	if ev.Tokens, err = d.tokens(&f); err != nil {
 		return engine.Event{}, false, err
@@ -71,7 +74,6 @@ func (d *decoder) decode(data []byte) (ev engine.Event, tell bool, err error) {
 		if ev.Finish, err = finish(&f); err != nil {
 			return engine.Event{}, false, err
 		}
-		d.finished = true
 	}
 	if len(ev.Tokens) == 0 && ev.Finish == nil {
 		return engine.Event{}, false, nil
@@ -93,15 +95,6 @@ func count(n *int) *int {
 	return n
 }
 
-// failure classifies an error frame. A server that has begun to answer does not shed any more.
-func (d *decoder) failure(raw json.RawMessage) *engine.Failure {
-	failure := failureOf(readError(raw))
-	if failure.Kind == engine.Shed && d.predicted > 0 {
-		failure.Kind = engine.Broken
-	}
-	return failure
-}
-
 // tokens returns the frame's tokens and notes how many there are by now.
 func (d *decoder) tokens(f *frame) ([]engine.Token, error) {
 	ids := f.Tokens
@@ -112,13 +105,13 @@ func (d *decoder) tokens(f *frame) ([]engine.Token, error) {
 	fresh := total - d.predicted
 	switch {
 	case fresh < 0 || total > d.maxTokens:
-		return nil, broken("%d tokens after %d, of at most %d", total, d.predicted, d.maxTokens)
+		return nil, wire.Broken("%d tokens after %d, of at most %d", total, d.predicted, d.maxTokens)
 	case len(ids) == 0 && f.Content != "" && !*f.Stop:
-		return nil, broken("frame with text and no token: the server is too old for return_tokens")
+		return nil, wire.Broken("frame with text and no token: the server is too old for return_tokens")
 	case len(ids) == 0, total == 0: // "tokens":[0] stands before the first token
 		return nil, nil
 	case len(ids) > fresh && !*f.Stop:
-		return nil, broken("frame with %d tokens where %d are new", len(ids), fresh)
+		return nil, wire.Broken("frame with %d tokens where %d are new", len(ids), fresh)
 	case len(ids) > fresh: // a last frame that repeats what was sent
 		ids = ids[len(ids)-fresh:]
 	}
@@ -146,21 +139,11 @@ func (d *decoder) logprob(f *frame, fromEnd int, id uint32) *engine.Logprob {
 	if p.ID != id {
 		return nil
 	}
-	out := &engine.Logprob{Logprob: bounded(p.Logprob)}
+	out := &engine.Logprob{Logprob: wire.Logprob(p.Logprob)}
 	for _, rival := range p.Top[:min(len(p.Top), *d.topLogprobs)] {
-		out.Top = append(out.Top, engine.RankedToken{ID: rival.ID, Logprob: bounded(rival.Logprob)})
+		out.Top = append(out.Top, engine.RankedToken{ID: rival.ID, Logprob: wire.Logprob(rival.Logprob)})
 	}
 	return out
-}
-
-// leastLogprob stands for a token that cannot come, as in OpenAI's API. The server sends null or the lowest float.
-const leastLogprob = -9999
-
-func bounded(logprob *float64) float64 {
-	if logprob == nil {
-		return leastLogprob
-	}
-	return max(*logprob, leastLogprob)
 }
 
 // finish reads why the last frame is the last.
@@ -171,5 +154,5 @@ func finish(f *frame) (*engine.Finish, error) {
 	case "limit": // n_predict or, with truncated, the context's end
 		return &engine.Finish{Reason: engine.FinishLength}, nil
 	}
-	return nil, broken("last frame with stop_type %q", f.StopType)
+	return nil, wire.Broken("last frame with stop_type %q", f.StopType)
 }

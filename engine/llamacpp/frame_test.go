@@ -4,17 +4,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/engine"
+	"plimsoll/engine/enginetest"
 )
 
 // told runs frames through one decoder, each a data line.
-func told(maxTokens int, frames ...string) heard {
-	return streamOf(strings.NewReader("data: "+strings.Join(frames, "\n\ndata: ")+"\n\n"), requestOf(maxTokens))
+func told(tb testing.TB, maxTokens int, frames ...string) *enginetest.Heard {
+	tb.Helper()
+	return protocol(tb).Hear(tb, enginetest.Request(maxTokens), "data: "+strings.Join(frames, "\n\ndata: ")+"\n\n")
 }
 
 func TestFrames(t *testing.T) {
@@ -98,14 +101,14 @@ func TestFrames(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			h := told(8, c.frames...)
-			require.Equal(t, c.want, h.tokens)
-			h.check(t)
+			h := told(t, 8, c.frames...)
+			require.Equal(t, c.want, h.Tokens)
+			h.Check(t)
 			if c.kind != nil {
-				failureIn(t, h.err, *c.kind)
+				enginetest.FailureIn(t, h.Err, *c.kind)
 				return
 			}
-			require.NoError(t, h.err)
+			require.NoError(t, h.Err)
 		})
 	}
 }
@@ -129,12 +132,12 @@ func TestErrorFrames(t *testing.T) {
 		{`{"error":[1]}`, engine.Broken, engine.Broken, 0, ""},
 		{`{"error":{"code":500,"message":7}}`, engine.Broken, engine.Broken, 500, ""},
 	} {
-		for kind, h := range map[*engine.FailKind]heard{&c.first: told(8, c.frame), &c.inside: told(8, token, c.frame)} {
-			h.check(t)
-			failure := failureIn(t, h.err, *kind)
+		for kind, h := range map[*engine.FailKind]*enginetest.Heard{&c.first: told(t, 8, c.frame), &c.inside: told(t, 8, token, c.frame)} {
+			h.Check(t)
+			failure := enginetest.FailureIn(t, h.Err, *kind)
 			require.True(t, failure.FromEngine)
 			require.Equal(t, c.status, failure.Status)
-			require.Contains(t, h.err.Error(), c.words)
+			require.Contains(t, h.Err.Error(), c.words)
 		}
 	}
 }
@@ -142,13 +145,12 @@ func TestErrorFrames(t *testing.T) {
 func TestCachedTokensComeWithTheFirstTokenAndWithTheFinish(t *testing.T) {
 	rec := named(t, "completion/progress-stream-cached")
 	var events []engine.Event
-	e := &Engine{cfg: DefaultConfig()}
-	refused, err := e.stream(bytes.NewReader(rec.body), rec.request(), func(ev engine.Event) error {
+	e := open(t, configAt(enginetest.Serve(t, rec.Replay)), (&net.Dialer{}).DialContext)
+	require.NoError(t, e.Generate(t.Context(), requestIn(rec), func(ev engine.Event) error {
 		events = append(events, ev)
 		return nil
-	})
-	require.NoError(t, refused)
-	require.NoError(t, err)
+	}))
+	require.NoError(t, e.Close())
 	require.Len(t, events, 3, "progress frames are no events")
 	require.Equal(t, 701, *events[0].CachedTokens)
 	require.Nil(t, events[1].CachedTokens)
@@ -158,62 +160,62 @@ func TestCachedTokensComeWithTheFirstTokenAndWithTheFinish(t *testing.T) {
 func TestLogprobs(t *testing.T) {
 	rec := named(t, "completion/stream-nprobs")
 	for _, top := range []int{0, 1, 2, 20} {
-		req := rec.request()
+		req := requestIn(rec)
 		req.TopLogprobs = &top
-		h := streamOf(bytes.NewReader(rec.body), req)
-		require.NoError(t, h.err)
-		require.InDelta(t, -1.647446870803833, h.tokens[0].Logprob.Logprob, 0)
-		require.Len(t, h.tokens[0].Logprob.Top, min(top, 2))
+		h := protocol(t).Hear(t, req, string(rec.Body))
+		require.NoError(t, h.Err)
+		require.InDelta(t, -1.647446870803833, h.Tokens[0].Logprob.Logprob, 0)
+		require.Len(t, h.Tokens[0].Logprob.Top, min(top, 2))
 		if top >= 2 {
-			require.Equal(t, []engine.RankedToken{{ID: 506, Logprob: -1.647446870803833}, {ID: 496, Logprob: -2.0710556507110596}}, h.tokens[0].Logprob.Top)
+			require.Equal(t, []engine.RankedToken{{ID: 506, Logprob: -1.647446870803833}, {ID: 496, Logprob: -2.0710556507110596}}, h.Tokens[0].Logprob.Top)
 		}
 	}
-	req := rec.request()
+	req := requestIn(rec)
 	req.TopLogprobs = nil
-	for _, token := range streamOf(bytes.NewReader(rec.body), req).tokens {
+	for _, token := range protocol(t).Hear(t, req, string(rec.Body)).Tokens {
 		require.Nil(t, token.Logprob, "not asked for")
 	}
 }
 
 func TestLogprobsOfImpossibleTokensAreFinite(t *testing.T) {
-	req := requestOf(8)
+	req := enginetest.Request(8)
 	req.TopLogprobs = ptr(3)
 	body := `data: {"content":"a","tokens":[5],"stop":false,"tokens_predicted":1,"completion_probabilities":[{"id":5,"logprob":null,
 "top_logprobs":[{"id":6,"logprob":-0.5},{"id":5,"logprob":-3.4e38}]}]}` + "\n\n" + lastFrame
-	h := streamOf(strings.NewReader(strings.ReplaceAll(body, ",\n", ",")), req)
-	require.NoError(t, h.err)
-	require.Equal(t, &engine.Logprob{Logprob: -9999, Top: []engine.RankedToken{{ID: 6, Logprob: -0.5}, {ID: 5, Logprob: -9999}}}, h.tokens[0].Logprob)
+	h := protocol(t).Hear(t, req, strings.ReplaceAll(body, ",\n", ","))
+	require.NoError(t, h.Err)
+	require.Equal(t, &engine.Logprob{Logprob: -9999, Top: []engine.RankedToken{{ID: 6, Logprob: -0.5}, {ID: 5, Logprob: -9999}}}, h.Tokens[0].Logprob)
 }
 
 func TestLogprobsOfOtherTokensAreNotTaken(t *testing.T) {
-	req := requestOf(8)
+	req := enginetest.Request(8)
 	req.TopLogprobs = ptr(1)
 	body := `data: {"content":"猫","tokens":[7],"stop":false,"tokens_predicted":3,"completion_probabilities":[{"id":5,"logprob":-1},{"id":6,"logprob":-2},{"id":7,"logprob":-3}]}` +
 		"\n\n" + `data: {"content":"a","tokens":[8],"stop":false,"tokens_predicted":4,"completion_probabilities":[{"id":9,"logprob":-1}]}` + "\n\n" + lastFrame
-	h := streamOf(strings.NewReader(body), req)
-	require.NoError(t, h.err)
-	require.InDelta(t, -3.0, h.tokens[0].Logprob.Logprob, 0)
-	require.Nil(t, h.tokens[1].Logprob)
+	h := protocol(t).Hear(t, req, body)
+	require.NoError(t, h.Err)
+	require.InDelta(t, -3.0, h.Tokens[0].Logprob.Logprob, 0)
+	require.Nil(t, h.Tokens[1].Logprob)
 }
 
 func FuzzStream(f *testing.F) {
-	for _, rec := range recordings(f) {
-		if rec.Response.BodyFile != "" && len(rec.body) < 1<<13 {
-			f.Add(rec.body, 64)
+	for _, rec := range enginetest.Recordings(f, recordedDir) {
+		if rec.Streams() && len(rec.Body) < 1<<13 {
+			f.Add(rec.Body, 64)
 		}
 	}
 	f.Add([]byte(`data: {"error":"x"}`+"\n\n"), 1)
 	f.Add([]byte(`data: {"content":"a","tokens":[0,1,2],"stop":true,"stop_type":"word","tokens_predicted":2,"timings":{"cache_n":-1}}`+"\n\n"), 3)
+	w := protocol(f)
 	f.Fuzz(func(t *testing.T, body []byte, maxTokens int) {
-		h := streamOf(bytes.NewReader(body), requestOf(max(1, maxTokens)))
-		h.check(t)
-		total := len(h.tokens)
-		for _, token := range h.tokens {
+		h := w.Hear(t, enginetest.Request(max(1, maxTokens)), string(body)) // ends in a finish or in a failure
+		total := len(h.Tokens)
+		for _, token := range h.Tokens {
 			require.GreaterOrEqual(t, token.LostIDs, 0)
 			total += token.LostIDs
 		}
 		require.LessOrEqual(t, total, max(1, maxTokens))
-		for _, cached := range h.cached {
+		for _, cached := range h.Cached {
 			require.GreaterOrEqual(t, cached, 0)
 		}
 	})
@@ -224,7 +226,7 @@ func BenchmarkDecode(b *testing.B) {
 	var probs struct {
 		P []json.RawMessage `json:"completion_probabilities"`
 	}
-	first, _, _ := bytes.Cut(named(b, "completion/stream-nprobs").body, []byte("\n"))
+	first, _, _ := bytes.Cut(named(b, "completion/stream-nprobs").Body, []byte("\n"))
 	withLogprobs := bytes.TrimPrefix(first, []byte("data: "))
 	require.NoError(b, json.Unmarshal(withLogprobs, &probs))
 	require.Len(b, probs.P, 1)
@@ -233,7 +235,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				d := decoder{maxTokens: 8, topLogprobs: ptr(2)}
-				if _, tell, err := d.decode(frame); err != nil || !tell {
+				if _, tell, err := d.Frame(frame); err != nil || !tell {
 					b.Fatal(tell, err)
 				}
 			}

@@ -1,14 +1,10 @@
 package llamacpp
 
 import (
-	"bytes"
 	"context"
 
-	dto "github.com/prometheus/client_model/go" //nolint:depguard // reads what an engine exposes; nothing is reported here
-	"github.com/prometheus/common/expfmt"       //nolint:depguard // reads what an engine exposes; nothing is reported here
-	"github.com/prometheus/common/model"        //nolint:depguard // reads what an engine exposes; nothing is reported here
-
 	"plimsoll/engine"
+	"plimsoll/engine/wire"
 )
 
 // metrics is what we read of GET /metrics.
@@ -21,7 +17,7 @@ type metrics struct {
 func (e *Engine) metrics(ctx context.Context) (metrics, error) {
 	soon, cancel := context.WithTimeout(ctx, e.cfg.MetricsTimeout)
 	defer cancel()
-	header, body, err := e.get(soon, "metrics")
+	header, body, err := e.client.Get(soon, "metrics")
 	switch {
 	case err == nil:
 	case ctx.Err() == nil && soon.Err() != nil, isOff(err):
@@ -38,36 +34,13 @@ func (e *Engine) metrics(ctx context.Context) (metrics, error) {
 
 // readLoad reads the Prometheus text format. A metric that is missing stays nil.
 func readLoad(text []byte) (engine.Load, error) {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	m, err := wire.ParseMetrics(text)
 	if err != nil {
-		return engine.Load{}, broken("metrics: %w", err)
+		return engine.Load{}, err
 	}
 	return engine.Load{
-		RunningSequences: value[int](families["llamacpp:requests_processing"]),
-		WaitingSequences: value[int](families["llamacpp:requests_deferred"]),
-		Steps:            value[uint64](families["llamacpp:n_decode_total"]),
+		RunningSequences: wire.Count[int](m.Series("llamacpp:requests_processing")),
+		WaitingSequences: wire.Count[int](m.Series("llamacpp:requests_deferred")),
+		Steps:            wire.Count[uint64](m.Series("llamacpp:n_decode_total")),
 	}, nil
-}
-
-// value returns the count that a metric without labels has, nil if there is none.
-func value[N int | uint64](family *dto.MetricFamily) *N {
-	if len(family.GetMetric()) != 1 {
-		return nil
-	}
-	var number *float64
-	switch m := family.GetMetric()[0]; {
-	case m.GetGauge() != nil:
-		number = m.GetGauge().Value
-	case m.GetCounter() != nil:
-		number = m.GetCounter().Value
-	case m.GetUntyped() != nil:
-		number = m.GetUntyped().Value
-	}
-	const exact = 1 << 53
-	if number == nil || !(*number >= 0 && *number < exact) { // NaN too
-		return nil
-	}
-	n := N(*number)
-	return &n
 }

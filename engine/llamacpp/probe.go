@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 
 	"plimsoll/engine"
+	"plimsoll/engine/wire"
 )
 
 // props is what we read of GET /props.
@@ -26,28 +26,28 @@ type props struct {
 // Probe implements [engine.Engine]. None of what it asks for wakes a sleeping server. A server whose metrics are off, or
 // whose main loop is busy with a long batch, answers without a load.
 func (e *Engine) Probe(ctx context.Context) (engine.Status, error) {
-	call, done := e.begin(ctx)
+	call, done := e.client.Begin(ctx)
 	defer done()
 	call, cancel := context.WithTimeout(call, e.cfg.ProbeTimeout)
 	defer cancel()
 	st, err := e.probe(call)
 	if err != nil {
-		return engine.Status{}, e.verdict(ctx, err)
+		return engine.Status{}, e.client.Verdict(ctx, err)
 	}
 	return st, nil
 }
 
 func (e *Engine) probe(ctx context.Context) (engine.Status, error) {
-	if _, _, err := e.get(ctx, "health"); err != nil {
+	if _, _, err := e.client.Get(ctx, "health"); err != nil {
 		return engine.Status{}, err
 	}
-	_, body, err := e.get(ctx, "props")
+	_, body, err := e.client.Get(ctx, "props")
 	if err != nil {
 		return engine.Status{}, err
 	}
 	var p props
 	if err := json.Unmarshal(body, &p); err != nil {
-		return engine.Status{}, broken("props: %w", err)
+		return engine.Status{}, wire.Broken("props: %w", err)
 	}
 	m, err := e.metrics(ctx)
 	if err != nil {
@@ -91,25 +91,6 @@ func (e *Engine) status(p props) engine.Status {
 		st.SequenceTokens = &longest
 	}
 	return st
-}
-
-// get returns the header and body of an answer with status 200; any other answer is a failure.
-func (e *Engine) get(ctx context.Context, path string) (http.Header, []byte, error) {
-	resp, err := e.do(ctx, path, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(e.cfg.AnswerBytes)+1))
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case resp.StatusCode != http.StatusOK:
-		return nil, nil, statusFailure(resp, body)
-	case len(body) > e.cfg.AnswerBytes:
-		return nil, nil, broken("/%s: answer longer than %d bytes", path, e.cfg.AnswerBytes)
-	}
-	return resp.Header, body, nil
 }
 
 // isOff tells a route that the server was started without.

@@ -3,52 +3,56 @@ package llamacpp
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/engine"
+	"plimsoll/engine/enginetest"
+	"plimsoll/engine/wire"
 )
 
-// site answers each path with a handler; any other path fails the test, GET /slots with it: that wakes sleepers.
-type site map[string]http.HandlerFunc
-
-func (s site) serve(tb testing.TB) http.HandlerFunc {
+// siteOf is the recorded server, with metrics on. GET /slots is not there: it wakes sleepers.
+func siteOf(tb testing.TB) enginetest.Site {
 	tb.Helper()
-	return func(w http.ResponseWriter, r *http.Request) {
-		handler, ok := s[r.URL.Path]
-		if !ok || r.Method != http.MethodGet {
-			tb.Errorf("%s %s was asked", r.Method, r.URL.Path)
-			return
-		}
-		handler(w, r)
+	return enginetest.Site{
+		"/health":  recordedAnswer(tb, "info/health"),
+		"/props":   recordedAnswer(tb, "info/props"),
+		"/metrics": recordedAnswer(tb, "info/metrics-busy"),
 	}
 }
 
-// siteOf is the recorded server, with metrics on.
-func siteOf(tb testing.TB) site {
+// recordedAnswer is a script that answers as recorded.
+func recordedAnswer(tb testing.TB, name string) func(*enginetest.Session) {
 	tb.Helper()
-	return site{
-		"/health":  named(tb, "info/health").replay,
-		"/props":   named(tb, "info/props").replay,
-		"/metrics": named(tb, "info/metrics-busy").replay,
-	}
+	rec := named(tb, name)
+	return rec.Replay
 }
 
-// saying answers with a status and a body.
-func saying(status int, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}
+// configAt is the default one for a server.
+func configAt(url string) wire.Config {
+	cfg := wire.DefaultConfig()
+	cfg.URL = url
+	return cfg
 }
 
-// hanging answers never.
-func hanging(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+// engineAt returns an engine for a server, closed with the test.
+func engineAt(tb testing.TB, url string, change ...func(*Config)) *Engine {
+	tb.Helper()
+	cfg := DefaultConfig()
+	cfg.URL = url
+	for _, f := range change {
+		f(&cfg)
+	}
+	e, err := New(cfg, Deps{Dial: (&net.Dialer{}).DialContext})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, e.Close()) })
+	return e
+}
 
 func TestProbe(t *testing.T) {
 	busy := engine.Load{RunningSequences: ptr(4), WaitingSequences: ptr(3), Steps: ptr(uint64(344))}
@@ -61,10 +65,12 @@ func TestProbe(t *testing.T) {
 		change(&st)
 		return st
 	}
-	props := func(body string) func(site) { return func(s site) { s["/props"] = saying(200, body) } }
+	props := func(body string) func(enginetest.Site) {
+		return func(s enginetest.Site) { s["/props"] = enginetest.Saying(200, body) }
+	}
 	cases := []struct {
 		name   string
-		site   func(site)
+		site   func(enginetest.Site)
 		config func(*Config)
 		want   engine.Status
 	}{
@@ -75,20 +81,20 @@ func TestProbe(t *testing.T) {
 		{"blocks of one token", nil, func(c *Config) { c.BlockTokens = 1 }, with(func(s *engine.Status) { s.BlockTokens, s.KVBlocks = ptr(1), ptr(1024) })},
 		{
 			"metrics are off: the load is unknown",
-			func(s site) { s["/metrics"] = named(t, "errors/metrics-disabled").replay }, nil, with(func(s *engine.Status) { s.Load = engine.Load{} }),
+			func(s enginetest.Site) { s["/metrics"] = recordedAnswer(t, "errors/metrics-disabled") }, nil, with(func(s *engine.Status) { s.Load = engine.Load{} }),
 		},
 		{
 			"metrics hang behind a long batch: busy is not dead",
-			func(s site) { s["/metrics"] = hanging }, func(c *Config) { c.MetricsTimeout = time.Millisecond }, with(func(s *engine.Status) { s.Load = engine.Load{} }),
+			func(s enginetest.Site) { s["/metrics"] = (*enginetest.Session).Gone }, func(c *Config) { c.MetricsTimeout = time.Millisecond }, with(func(s *engine.Status) { s.Load = engine.Load{} }),
 		},
 		{
-			"metrics without what we look for", func(s site) { s["/metrics"] = saying(200, "# TYPE other gauge\nother 1\n") }, nil,
+			"metrics without what we look for", func(s enginetest.Site) { s["/metrics"] = enginetest.Saying(200, "# TYPE other gauge\nother 1\n") }, nil,
 			with(func(s *engine.Status) { s.Load = engine.Load{} }),
 		},
 		{
 			"a count that is none stays unknown",
-			func(s site) {
-				s["/metrics"] = saying(200, "llamacpp:requests_processing -1\nllamacpp:requests_deferred NaN\n# TYPE llamacpp:n_decode_total counter\nllamacpp:n_decode_total 7\n")
+			func(s enginetest.Site) {
+				s["/metrics"] = enginetest.Saying(200, "llamacpp:requests_processing -1\nllamacpp:requests_deferred NaN\n# TYPE llamacpp:n_decode_total counter\nllamacpp:n_decode_total 7\n")
 			}, nil,
 			with(func(s *engine.Status) { s.Load = engine.Load{Steps: ptr(uint64(7))} }),
 		},
@@ -111,7 +117,7 @@ func TestProbe(t *testing.T) {
 			if c.site != nil {
 				c.site(s)
 			}
-			e := engineOf(t, s.serve(t), func(cfg *Config) {
+			e := engineAt(t, s.Serve(t), func(cfg *Config) {
 				if c.config != nil {
 					c.config(cfg)
 				}
@@ -126,33 +132,33 @@ func TestProbe(t *testing.T) {
 func TestProbeOfAServerThatCannotServe(t *testing.T) {
 	cases := []struct {
 		name   string
-		change func(site)
+		change func(enginetest.Site)
 		kind   engine.FailKind
 	}{
-		{"loading", func(s site) { s["/health"] = named(t, "faults/loading-health").replay }, engine.Shed},
-		{"loading since the last question", func(s site) { s["/props"] = named(t, "faults/loading-props").replay }, engine.Shed},
-		{"loading at the last question", func(s site) { s["/metrics"] = named(t, "faults/loading-metrics").replay }, engine.Shed},
-		{"a wrong key", func(s site) { s["/props"] = named(t, "errors/auth-bad").replay }, engine.Operator},
-		{"not a llama-server", func(s site) { s["/health"] = named(t, "errors/404").replay }, engine.Operator},
-		{"health broken", func(s site) { s["/health"] = saying(500, "") }, engine.Broken},
-		{"properties that are no JSON", func(s site) { s["/props"] = saying(200, "<html>") }, engine.Broken},
-		{"properties of another shape", func(s site) { s["/props"] = saying(200, `{"total_slots":"four"}`) }, engine.Broken},
-		{"endless properties", func(s site) { s["/props"] = saying(200, strings.Repeat(" ", 5000)) }, engine.Broken},
-		{"metrics that are none", func(s site) { s["/metrics"] = saying(200, "{}}") }, engine.Broken},
-		{"health hangs", func(s site) { s["/health"] = hanging }, engine.Broken},
+		{"loading", func(s enginetest.Site) { s["/health"] = recordedAnswer(t, "faults/loading-health") }, engine.Shed},
+		{"loading since the last question", func(s enginetest.Site) { s["/props"] = recordedAnswer(t, "faults/loading-props") }, engine.Shed},
+		{"loading at the last question", func(s enginetest.Site) { s["/metrics"] = recordedAnswer(t, "faults/loading-metrics") }, engine.Shed},
+		{"a wrong key", func(s enginetest.Site) { s["/props"] = recordedAnswer(t, "errors/auth-bad") }, engine.Operator},
+		{"not a llama-server", func(s enginetest.Site) { s["/health"] = recordedAnswer(t, "errors/404") }, engine.Operator},
+		{"health broken", func(s enginetest.Site) { s["/health"] = enginetest.Saying(500, "") }, engine.Broken},
+		{"properties that are no JSON", func(s enginetest.Site) { s["/props"] = enginetest.Saying(200, "<html>") }, engine.Broken},
+		{"properties of another shape", func(s enginetest.Site) { s["/props"] = enginetest.Saying(200, `{"total_slots":"four"}`) }, engine.Broken},
+		{"endless properties", func(s enginetest.Site) { s["/props"] = enginetest.Saying(200, strings.Repeat(" ", 5000)) }, engine.Broken},
+		{"metrics that are none", func(s enginetest.Site) { s["/metrics"] = enginetest.Saying(200, "{}}") }, engine.Broken},
+		{"health hangs", func(s enginetest.Site) { s["/health"] = (*enginetest.Session).Gone }, engine.Broken},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			s := siteOf(t)
 			c.change(s)
-			e := engineOf(t, s.serve(t), func(cfg *Config) {
+			e := engineAt(t, s.Serve(t), func(cfg *Config) {
 				cfg.AnswerBytes = 4500
 				if c.name == "health hangs" {
 					cfg.ProbeTimeout = time.Millisecond
 				}
 			})
 			st, err := e.Probe(t.Context())
-			failureIn(t, err, c.kind)
+			enginetest.FailureIn(t, err, c.kind)
 			require.Zero(t, st)
 		})
 	}
@@ -161,24 +167,26 @@ func TestProbeOfAServerThatCannotServe(t *testing.T) {
 func TestProbeEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := siteOf(t)
-	s["/props"] = func(_ http.ResponseWriter, r *http.Request) {
+	s["/props"] = func(s *enginetest.Session) {
 		cancel()
-		hanging(nil, r)
+		s.Gone()
 	}
-	_, err := engineOf(t, s.serve(t)).Probe(ctx)
+	_, err := engineAt(t, s.Serve(t)).Probe(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestProbeSendsTheKeyAndKeepsTheAddressesPath(t *testing.T) {
 	s := siteOf(t)
-	prefixed := site{}
+	prefixed := enginetest.Site{}
 	for path, handler := range s {
-		prefixed["/llm"+path] = func(w http.ResponseWriter, r *http.Request) {
-			require.Equal(t, "Bearer sk-a", r.Header.Get("Authorization"))
-			handler(w, r)
+		prefixed["/llm"+path] = func(s *enginetest.Session) {
+			if s.Request.Header.Get("Authorization") != "Bearer sk-a" {
+				t.Errorf("%s was asked without the key", s.Request.URL.Path)
+			}
+			handler(s)
 		}
 	}
-	e := engineOf(t, prefixed.serve(t), func(c *Config) {
+	e := engineAt(t, prefixed.Serve(t), func(c *Config) {
 		c.APIKey = "sk-a"
 		c.URL += "/llm"
 	})
@@ -187,14 +195,15 @@ func TestProbeSendsTheKeyAndKeepsTheAddressesPath(t *testing.T) {
 }
 
 func TestTwoLivesDiffer(t *testing.T) {
-	life := 0
+	var life atomic.Int32
 	s := siteOf(t)
-	s["/props"] = func(w http.ResponseWriter, r *http.Request) {
-		saying(200, fmt.Sprintf(`{"media_marker":"<__media_%d__>"}`, life))(w, r)
+	s["/props"] = func(s *enginetest.Session) {
+		enginetest.Saying(200, fmt.Sprintf(`{"media_marker":"<__media_%d__>"}`, life.Load()))(s)
 	}
-	e := engineOf(t, s.serve(t))
+	e := engineAt(t, s.Serve(t))
 	seen := map[string]bool{}
-	for life = range 3 {
+	for range 3 {
+		life.Add(1)
 		for range 2 {
 			st, err := e.Probe(t.Context())
 			require.NoError(t, err)

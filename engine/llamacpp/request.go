@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
 	"plimsoll/engine"
+	"plimsoll/engine/wire"
 )
 
 // parameters is the body of POST /completion without the prompt. Absent fields are the server's defaults.
@@ -47,33 +47,22 @@ func (b biasedToken) MarshalJSON() ([]byte, error) {
 func encode(req engine.Request) ([]byte, error) {
 	switch {
 	case req.ChatBody != nil || len(req.PromptTokens) == 0:
-		return nil, refuse("prompt", "llama.cpp is asked with token IDs, at least one")
+		return nil, wire.Refuse("prompt", "llama.cpp is asked with token IDs, at least one")
 	case req.MaxTokens < 1: // n_predict 0 gives one token, -1 the whole context
-		return nil, refuse("max_tokens", fmt.Sprintf("max_tokens is %d: want at least 1", req.MaxTokens))
+		return nil, wire.Refuse("max_tokens", fmt.Sprintf("max_tokens is %d: want at least 1", req.MaxTokens))
 	case req.MinTokens > 0:
-		return nil, refuse("min_tokens", "min_tokens is not supported by llama.cpp")
+		return nil, wire.Refuse("min_tokens", "min_tokens is not supported by llama.cpp")
 	case req.LoRA != "":
-		return nil, refuse("model", "LoRA adapters cannot be chosen by name in llama.cpp")
+		return nil, wire.Refuse("model", "LoRA adapters cannot be chosen by name in llama.cpp")
 	}
 	rest, err := json.Marshal(parametersOf(req))
 	if err != nil {
-		return nil, refuse("", "a sampling parameter is not a number")
+		return nil, wire.Refuse("", "a sampling parameter is not a number")
 	}
-	const bytesPerToken = 7
-	body := make([]byte, 0, len(req.PromptTokens)*bytesPerToken+len(rest)+16)
-	body = append(body, `{"prompt":[`...)
-	for i, id := range req.PromptTokens {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		body = strconv.AppendUint(body, uint64(id), 10)
-	}
-	body = append(body, "],"...)
+	body := make([]byte, 0, len(req.PromptTokens)*wire.BytesPerToken+len(rest)+16)
+	body = wire.AppendIDs(append(body, `{"prompt":`...), req.PromptTokens)
+	body = append(body, ',')
 	return append(body, rest[1:]...), nil
-}
-
-func refuse(param, message string) *engine.Failure {
-	return &engine.Failure{Kind: engine.Client, Param: param, Message: message}
 }
 
 func parametersOf(req engine.Request) parameters {

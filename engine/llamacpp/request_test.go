@@ -1,7 +1,6 @@
 package llamacpp
 
 import (
-	"io"
 	"math"
 	"net/http"
 	"testing"
@@ -9,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/engine"
+	"plimsoll/engine/enginetest"
+	"plimsoll/engine/wire"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -70,13 +71,12 @@ func TestRequestOnTheWire(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var got string
 			var header http.Header
-			e := engineOf(t, func(w http.ResponseWriter, r *http.Request) {
-				body, _ := io.ReadAll(r.Body)
-				got, header = r.Method+" "+r.URL.Path+" "+string(body), r.Header
-				w.Header().Set("Content-Type", "text/event-stream")
-				_, _ = io.WriteString(w, lastFrame)
-			}, func(c *Config) { c.APIKey = "sk-a" })
-			require.NoError(t, generate(t, e, c.req).err)
+			w := protocol(t)
+			e := w.Of(t, func(s *enginetest.Session) {
+				got, header = s.Request.Method+" "+s.Request.URL.Path+" "+s.Body, s.Request.Header
+				_ = s.Say(enginetest.StreamHeader, enginetest.Chunk(lastFrame), enginetest.LastChunk)
+			}, func(cfg *wire.Config) { cfg.APIKey = "sk-a" })
+			require.NoError(t, enginetest.Generate(t, e, c.req).Err)
 			line, body := got[:len("POST /completion ")], got[len("POST /completion "):]
 			require.Equal(t, "POST /completion ", line)
 			require.JSONEq(t, c.want, body)
@@ -89,7 +89,7 @@ func TestRequestOnTheWire(t *testing.T) {
 }
 
 func TestWhatTheServerCannotDoNeverReachesIt(t *testing.T) {
-	e := engineOf(t, func(http.ResponseWriter, *http.Request) { t.Error("a request went out") })
+	e := protocol(t).Of(t, func(*enginetest.Session) { t.Error("a request went out") })
 	cases := []struct {
 		name, param string
 		change      func(r *engine.Request)
@@ -104,9 +104,9 @@ func TestWhatTheServerCannotDoNeverReachesIt(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			req := requestOf(4)
+			req := enginetest.Request(4)
 			c.change(&req)
-			failure := failureIn(t, generate(t, e, req).err, engine.Client)
+			failure := enginetest.FailureIn(t, enginetest.Generate(t, e, req).Err, engine.Client)
 			require.Equal(t, c.param, failure.Param)
 			require.False(t, failure.FromEngine)
 		})
@@ -126,7 +126,7 @@ func TestSeedsFold(t *testing.T) {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	req := requestOf(512)
+	req := enginetest.Request(512)
 	req.PromptTokens = repeated(123456, 32000)
 	b.Run("tokens=32000", func(b *testing.B) {
 		b.ReportAllocs()
