@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -21,9 +20,15 @@ var (
 	plain      = engine.Capabilities{Kind: "plain", LingerBound: time.Second}
 )
 
+// tester is what both testing.T and rapid.T are.
+type tester interface {
+	require.TestingT
+	Helper()
+}
+
 // rig drives a machine by hand and words its effects.
 type rig struct {
-	t    testing.TB
+	t    tester
 	m    *machine
 	now  time.Time
 	refs map[string]*replica.Ref
@@ -33,7 +38,7 @@ type rig struct {
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // newRig starts a machine. Replica names that begin with p are engines that don't confirm aborts and have no cache events.
-func newRig(t testing.TB, cfg Config, req *Request) *rig {
+func newRig(t tester, cfg Config, req *Request) *rig {
 	t.Helper()
 	if req.Input.Tokens == nil {
 		req.Input.Tokens = [][]uint32{{1, 2, 3}}
@@ -233,7 +238,7 @@ func failure(kind engine.FailKind) *engine.Failure {
 }
 
 // with says that the effects contain these, in this order.
-func with(t testing.TB, got []string, want ...string) {
+func with(t tester, got []string, want ...string) {
 	t.Helper()
 	at := 0
 	for _, w := range want {
@@ -246,7 +251,7 @@ func with(t testing.TB, got []string, want ...string) {
 }
 
 // without says that no effect begins like this.
-func without(t testing.TB, got []string, prefix string) {
+func without(t tester, got []string, prefix string) {
 	t.Helper()
 	for _, w := range got {
 		require.False(t, strings.HasPrefix(w, prefix), "%q in %q", prefix, got)

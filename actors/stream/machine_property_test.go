@@ -1,0 +1,556 @@
+package stream
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/replica"
+	"plimsoll/engine"
+	"plimsoll/scoring"
+)
+
+// world is what is around a machine, at random: a router, replicas and their engines. It keeps its own account of what the
+// machine was told and said, and checks one against the other.
+type world struct {
+	t    *rapid.T
+	r    *rig
+	req  *Request
+	cfg  Config
+	hits map[string]int
+
+	submitted uint64          // the last submission
+	open      map[uint64]bool // submissions that the router has not answered; true: withdrawn
+	asks      []Ask           // of the last one
+	calls     map[uint64]*generating
+	tickets   map[uint64]*words
+	legs      []*legModel
+	ended     int
+	fault     *fault.Fault
+	usage     Usage
+	announced []string
+}
+
+// generating is a Generate that has not returned.
+type generating struct {
+	id       uint64
+	place    Placement
+	aborted  bool
+	finished bool // the engine has said so
+	produced int
+}
+
+// words are what a replica has heard of a ticket.
+type words struct {
+	placed        bool
+	end, linger   int
+	failed        []engine.FailKind
+	finishedFirst bool
+	confirms      bool
+}
+
+// legModel is an answer as a naive client would put it together.
+type legModel struct {
+	sent     []engine.Token // by the attempts that counted
+	maxes    int
+	got      []Entry
+	text     string
+	finish   *Finish
+	attempts int
+}
+
+const alphabet = "ab!"
+
+func newWorld(t *rapid.T, hits map[string]int) *world {
+	cfg := DefaultConfig()
+	cfg.AttemptsMax, cfg.ResubmitsMax = 3, 2
+	req := &Request{
+		N: rapid.IntRange(1, 3).Draw(t, "n"), Stop: []string{"b!", "aab"}, StopTokenIDs: []uint32{idWord},
+		Input: Input{Tokens: [][]uint32{{1, 2, 3}, {4}}[:rapid.IntRange(1, 2).Draw(t, "prompts")]},
+	}
+	w := &world{
+		t: t, req: req, cfg: cfg, hits: hits, submitted: 1, open: map[uint64]bool{1: false},
+		calls: map[uint64]*generating{}, tickets: map[uint64]*words{}, legs: make([]*legModel, req.N*len(req.Input.Tokens)),
+	}
+	for i := range w.legs {
+		w.legs[i] = &legModel{}
+	}
+	w.r = newRig(t, cfg, req)
+	w.asks = w.r.m.waiting
+	return w
+}
+
+// step gives the machine an event and takes account of what it says.
+func (w *world) step(event any) {
+	w.announced = nil
+	var effects []effect
+	if f, ok := event.(frame); ok {
+		f.at = w.r.now
+		effects = w.r.m.read(f)
+	} else {
+		effects = w.r.m.step(w.r.now, event)
+	}
+	for _, e := range effects {
+		w.take(e)
+	}
+	w.check()
+}
+
+func (w *world) take(e effect) {
+	switch e := e.(type) {
+	case toRouter:
+		w.routed(e.message)
+	case toReplica:
+		w.told(e.ref, e.message)
+	case startAttempt:
+		l := w.legs[e.place.Leg]
+		l.attempts++
+		require.LessOrEqual(w.t, l.attempts, w.cfg.AttemptsMax)
+		for _, c := range w.calls {
+			require.False(w.t, c.place.Leg == e.place.Leg && !c.aborted, "two attempts count for one leg")
+		}
+		require.Empty(w.t, l.got, "a leg of which something was sent has begun anew")
+		l.sent, l.maxes = nil, e.place.MaxTokens
+		w.tickets[e.place.Claim.Ticket.Number].placed = true
+		w.calls[e.attempt] = &generating{id: e.attempt, place: e.place}
+	case abortAttempt:
+		c := w.calls[e.attempt]
+		require.NotNil(w.t, c, "the attempt has returned")
+		require.False(w.t, c.aborted, "aborted twice")
+		c.aborted = true
+	case *appendLeg:
+		require.Zero(w.t, w.ended)
+		l := w.legs[e.leg]
+		require.Nil(w.t, l.finish)
+		l.got = append(l.got, e.entries...)
+		for _, entry := range e.entries {
+			l.text += entry.Text
+		}
+		w.usage = e.usage
+	case finishLeg:
+		require.Zero(w.t, w.ended)
+		l := w.legs[e.leg]
+		require.Nil(w.t, l.finish, "a leg ends once")
+		f := e.finish
+		l.finish = &f
+		l.text += f.Text
+		w.usage = e.usage
+	case endResponse:
+		w.ended++
+		w.fault = e.fault
+	}
+}
+
+func (w *world) routed(message any) {
+	switch e := message.(type) {
+	case *Submit:
+		require.Greater(w.t, e.Number, w.submitted)
+		require.Zero(w.t, w.ended)
+		for n, withdrawn := range w.open {
+			require.True(w.t, withdrawn, "submission %d is under way beside %d", n, e.Number)
+		}
+		w.submitted, w.asks = e.Number, e.Legs
+		w.open[e.Number] = false
+		w.hit(e.Again, "routed anew")
+		w.hit(len(e.Legs) > 1 && e.Again, "joined a leg that waited")
+		for _, a := range e.Legs {
+			require.Less(w.t, w.legs[a.Leg].attempts, w.cfg.AttemptsMax)
+			require.Len(w.t, a.Excluded, w.legs[a.Leg].attempts, "each failure excludes one life of one engine")
+		}
+	case Withdraw:
+		require.Equal(w.t, w.submitted, e.Number)
+		if _, ok := w.open[e.Number]; ok {
+			w.open[e.Number] = true
+		}
+	}
+}
+
+func (w *world) told(ref *replica.Ref, message any) {
+	of := func(t scoring.Ticket) *words {
+		require.NotNil(w.t, w.tickets[t.Number])
+		return w.tickets[t.Number]
+	}
+	switch e := message.(type) {
+	case replica.End:
+		of(e.Ticket).end++
+	case replica.Linger:
+		of(e.Ticket).linger++
+	case replica.AttemptFailed:
+		of(e.Ticket).failed = append(of(e.Ticket).failed, e.Failure.Kind)
+	case replica.Announced:
+		w.announced = append(w.announced, string(ref.ID)+" "+replicaWord(e))
+	}
+}
+
+func (w *world) hit(yes bool, what string) {
+	if yes {
+		w.hits[what]++
+	}
+}
+
+// check holds the machine to the account after every step.
+func (w *world) check() {
+	require.LessOrEqual(w.t, w.ended, 1, "the response ends once")
+	done := w.ended == 1
+	for _, c := range w.calls {
+		done = done && c.aborted
+	}
+	if _, owed := w.open[w.submitted]; owed {
+		done = false
+	}
+	require.Equal(w.t, done, w.r.m.done())
+	completion := 0
+	for i, l := range w.legs {
+		n, text, finish := oracle(l.sent, l.maxes)
+		for _, e := range l.got {
+			completion += 1 + e.LostIDs
+		}
+		if l.finish != nil {
+			require.Len(w.t, l.got, n, "leg %d", i)
+			require.Equal(w.t, text, l.text, "leg %d", i)
+			if finish != nil {
+				require.Equal(w.t, *finish, finishWord(Finish{
+					Reason: l.finish.Reason, StopString: l.finish.StopString, StopToken: l.finish.StopToken,
+					CompletionTokens: l.finish.CompletionTokens,
+				}))
+			}
+		} else if w.ended == 0 {
+			require.Nil(w.t, finish, "leg %d is over", i)
+			require.Len(w.t, l.got, n)
+			require.True(w.t, strings.HasPrefix(text, l.text), "leg %d: %q of %q", i, l.text, text)
+		}
+		for j, e := range l.got {
+			require.Equal(w.t, l.sent[j].ID, e.ID)
+		}
+	}
+	require.Equal(w.t, completion, w.usage.CompletionTokens)
+	if w.ended == 1 && w.fault == nil {
+		for _, l := range w.legs {
+			require.NotNil(w.t, l.finish, "well, but a leg has no finish")
+		}
+	}
+}
+
+// oracle is a leg's answer by the rules of semantics 3, without streams, windows or holding back: how many of the tokens
+// count, their text, and the finish that ends them, nil if none does.
+func oracle(sent []engine.Token, most int) (n int, text string, finish *string) {
+	total := 0
+	say := func(f Finish) *string {
+		f.CompletionTokens = total
+		w := finishWord(f)
+		return &w
+	}
+	for i, t := range sent {
+		total += 1 + t.LostIDs
+		switch {
+		case t.ID == idWord:
+			id := t.ID
+			return i + 1, text, say(Finish{Reason: StopEnd, StopToken: &id})
+		case t.ID == idEOS:
+			return i + 1, text, say(Finish{Reason: StopEnd})
+		case t.Text != nil:
+			text += *t.Text
+		default:
+			text += string(rune(t.ID))
+		}
+		first, which := -1, ""
+		for _, stop := range []string{"b!", "aab"} {
+			if at := strings.Index(text, stop); at >= 0 && (first < 0 || at+len(stop) < first+len(which)) {
+				first, which = at, stop
+			}
+		}
+		if first >= 0 {
+			return i + 1, text[:first], say(Finish{Reason: StopEnd, StopString: &which})
+		}
+		if total >= most {
+			return i + 1, text, say(Finish{Reason: StopLength})
+		}
+	}
+	return len(sent), text, nil
+}
+
+// pick draws one of the attempts whose Generate has not returned.
+func (w *world) pick() *generating {
+	if len(w.calls) == 0 {
+		w.t.Skip("none")
+	}
+	return w.calls[rapid.SampledFrom(sortedCalls(w.calls)).Draw(w.t, "attempt")]
+}
+
+func sortedCalls(calls map[uint64]*generating) []uint64 {
+	var ids []uint64
+	for id := range calls {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// placement grants a ticket for a leg on a replica that is not excluded.
+func (w *world) placement(a Ask) Placement {
+	var names []string
+	for _, name := range []string{"a", "b", "c", "p1", "p2", "p3"} {
+		if !slices.Contains(a.Excluded, Exclusion{Replica: scoring.ReplicaID(name), Incarnation: 1}) {
+			names = append(names, name)
+		}
+	}
+	p := w.r.place(a.Leg, rapid.SampledFrom(names).Draw(w.t, "replica"), rapid.IntRange(1, 12).Draw(w.t, "max tokens"))
+	w.tickets[p.Claim.Ticket.Number] = &words{confirms: p.Ref.Capabilities.ConfirmsAbort}
+	return p
+}
+
+// grant answers a submission, which may be an older one.
+func (w *world) grant(number uint64) {
+	w.hit(number != w.submitted, "a place for an older submission")
+	w.hit(w.ended > 0, "a place after the end")
+	delete(w.open, number)
+	p := Placed{Number: number}
+	for _, a := range w.asks {
+		p.Placements = append(p.Placements, w.placement(a))
+	}
+	w.step(p)
+}
+
+func (w *world) answerable() uint64 {
+	if len(w.open) == 0 {
+		w.t.Skip("nothing is asked")
+	}
+	var numbers []uint64
+	for n := range w.open {
+		numbers = append(numbers, n)
+	}
+	slices.Sort(numbers)
+	return rapid.SampledFrom(numbers).Draw(w.t, "submission")
+}
+
+// frame has an engine send tokens and perhaps its end.
+func (w *world) frame() {
+	c := w.pick()
+	if c.finished {
+		w.t.Skip("it has ended")
+	}
+	f := frame{attempt: c.id}
+	for range rapid.IntRange(0, 3).Draw(w.t, "tokens") {
+		tok := engine.Token{ID: uint32(rapid.SampledFrom([]rune(alphabet)).Draw(w.t, "id"))} //nolint:gosec // a letter
+		switch rapid.IntRange(0, 20).Draw(w.t, "kind") {
+		case 0:
+			tok.ID = idEOS
+		case 1:
+			tok.ID = idWord
+		case 2, 3:
+			text := rapid.StringOfN(rapid.SampledFrom([]rune(alphabet)), 1, 4, -1).Draw(w.t, "text")
+			tok.LostIDs, tok.Text = rapid.IntRange(1, 2).Draw(w.t, "lost"), &text
+			w.hit(true, "lost IDs")
+		}
+		f.event.Tokens = append(f.event.Tokens, tok)
+	}
+	l := w.legs[c.place.Leg]
+	w.hit(c.aborted, "a frame of an aborted attempt")
+	w.hit(!c.aborted && l.finish != nil, "a frame behind the end")
+	if !c.aborted && l.finish == nil {
+		l.sent = append(l.sent, f.event.Tokens...)
+		c.produced += len(f.event.Tokens)
+	}
+	if rapid.IntRange(0, 9).Draw(w.t, "finish") == 0 {
+		c.finished = true
+		f = f.finish(rapid.SampledFrom([]engine.FinishReason{engine.FinishStop, engine.FinishLength, engine.FinishAbort}).Draw(w.t, "reason"))
+	}
+	w.step(f)
+}
+
+// returns has a Generate return.
+func (w *world) returns(c *generating) {
+	var err error
+	switch {
+	case c.finished:
+	case c.aborted:
+		err = errCancelled
+	default:
+		kind := engine.FailKind(rapid.IntRange(0, int(engine.NumFailKinds)-1).Draw(w.t, "failure"))
+		err = failure(kind)
+		w.hit(c.produced == 0, "fails before a token: "+kind.String())
+		w.hit(c.produced > 0, "fails after tokens")
+	}
+	w.hit(c.aborted && c.finished, "finished while it was aborted")
+	delete(w.calls, c.id)
+	w.tickets[c.place.Claim.Ticket.Number].finishedFirst = err == nil
+	w.step(attemptEnded{c.id, err})
+}
+
+func (w *world) leave(event any, what string) {
+	if w.ended > 0 {
+		w.t.Skip("over")
+	}
+	_, waits := w.open[w.submitted]
+	w.hit(waits && len(w.calls) > 0, what+" while legs wait and run")
+	w.hit(waits && len(w.calls) == 0, what+" while all wait")
+	w.hit(!waits, what+" while all run")
+	w.step(event)
+	require.Equal(w.t, 1, w.ended)
+	for _, c := range w.calls {
+		require.True(w.t, c.aborted)
+	}
+}
+
+func (w *world) replicaRestarts() {
+	name := rapid.SampledFrom([]string{"a", "b", "p1"}).Draw(w.t, "replica")
+	ref := w.r.ref(name)
+	want := name + " announced in 7"
+	for _, id := range sortedCalls(w.calls) {
+		c := w.calls[id]
+		if c.place.Ref != ref {
+			continue
+		}
+		produced, state := 0, "reserved"
+		for _, e := range w.legs[c.place.Leg].got {
+			produced += 1 + e.LostIDs
+		}
+		if produced > 0 {
+			state = "running"
+		}
+		if c.aborted {
+			state, produced = "lingering", w.r.m.attempts[id].produced
+		}
+		want += fmt.Sprintf(", %d %s %d", c.place.Claim.Ticket.Number, state, produced)
+		w.hit(true, "announced "+state)
+	}
+	w.step(ReplicaRestarted{Ref: ref, Epoch: 7})
+	require.Equal(w.t, []string{want}, w.announced)
+}
+
+// drain lets everything come to an end and checks what each ticket's replica has heard.
+func (w *world) drain() {
+	if w.ended == 0 {
+		w.step(clientGone{})
+	}
+	for n := range w.open {
+		delete(w.open, n)
+		w.step(Withdrawn{Number: n})
+	}
+	for at, ok := w.r.m.nextTimeout(); ok; at, ok = w.r.m.nextTimeout() {
+		w.r.now = at
+		w.step(timeout{})
+	}
+	require.True(w.t, w.r.m.done(), "no engine is waited for")
+	for _, id := range sortedCalls(w.calls) {
+		w.returns(w.calls[id])
+	}
+	for n, t := range w.tickets {
+		heard := fmt.Sprintf("ticket %d: %+v", n, *t)
+		require.LessOrEqual(w.t, t.end, 1, heard)
+		require.LessOrEqual(w.t, t.linger+len(t.failed), 1, heard)
+		require.Positive(w.t, t.end+t.linger+len(t.failed), heard)
+		switch {
+		case !t.placed:
+			require.Equal(w.t, 1, t.end, heard)
+			require.Zero(w.t, t.linger+len(t.failed), heard)
+		case len(t.failed) == 1 && t.failed[0] != engine.Stalled:
+			require.Zero(w.t, t.end, heard)
+		case t.confirms || t.finishedFirst:
+			require.Equal(w.t, 1, t.end, heard)
+		default:
+			require.Zero(w.t, t.end, heard)
+		}
+	}
+}
+
+// TestMachineAtRandom lets everything around a request happen in any order.
+func TestMachineAtRandom(t *testing.T) {
+	hits := map[string]int{}
+	for range 40 { // each is 100 worlds
+		rapid.Check(t, func(t *rapid.T) { live(t, newWorld(t, hits)) })
+	}
+	t.Log(hits)
+	floors := []string{
+		"routed anew", "joined a leg that waited", "a place for an older submission", "a place after the end", "lost IDs",
+		"a frame of an aborted attempt", "a frame behind the end", "fails after tokens", "finished while it was aborted",
+		"leaves while legs wait and run", "leaves while all wait", "leaves while all run", "announced reserved", "announced running",
+		"announced lingering", "rejected", "the router restarts while legs wait", "the router restarts while it is to withdraw",
+		"a stall", "ended well", "a leg finished", "a stop string", "a stop token",
+	}
+	for k := range engine.NumFailKinds {
+		floors = append(floors, "fails before a token: "+k.String())
+	}
+	for _, what := range floors {
+		require.GreaterOrEqual(t, hits[what], 5, "%s: too rare for the test to mean anything", what)
+	}
+}
+
+// live lets everything happen, more often than not what leads on.
+func live(t *rapid.T, w *world) {
+	if rapid.IntRange(0, 9).Draw(t, "waits") > 0 {
+		w.grant(1)
+	}
+	frames := func(*rapid.T) { w.frame() }
+	actions := map[string]func(*rapid.T){
+		"frame": frames, "another frame": frames, "a third frame": frames,
+		"placed":       func(*rapid.T) { w.grant(w.answerable()) },
+		"placed again": func(*rapid.T) { w.grant(w.answerable()) },
+		"withdrawn": func(*rapid.T) {
+			n := w.answerable()
+			if !w.open[n] {
+				w.t.Skip("not withdrawn")
+			}
+			delete(w.open, n)
+			w.step(Withdrawn{Number: n})
+		},
+		"rejected": func(t *rapid.T) {
+			if rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
+				t.Skip("rarely")
+			}
+			n := w.answerable()
+			delete(w.open, n)
+			w.hit(n == w.submitted && w.ended == 0, "rejected")
+			w.step(Rejected{Number: n, Fault: fault.New(fault.NoReplica, "none")})
+		},
+		"router restarts": func(t *rapid.T) {
+			_, waits := w.open[w.submitted]
+			if w.ended == 0 && rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
+				t.Skip("rarely")
+			}
+			w.hit(waits && w.ended == 0, "the router restarts while legs wait")
+			w.hit(waits && w.ended > 0, "the router restarts while it is to withdraw")
+			clear(w.open)
+			w.step(RouterRestarted{})
+		},
+		"replica restarts": func(*rapid.T) { w.replicaRestarts() },
+		"returns": func(*rapid.T) {
+			if c := w.pick(); c.finished || c.aborted || c.produced == 0 || rapid.IntRange(0, 4).Draw(w.t, "fails") == 0 {
+				w.returns(c)
+			}
+		},
+		"time passes": func(*rapid.T) {
+			at, ok := w.r.m.nextTimeout()
+			if !ok || rapid.IntRange(0, 5).Draw(w.t, "stalls") > 0 {
+				w.r.later(time.Second / 2)
+				w.step(timeout{})
+				return
+			}
+			w.r.now = at
+			w.hit(w.ended == 0, "a stall")
+			w.step(timeout{})
+		},
+		"client leaves": func(t *rapid.T) {
+			_, waits := w.open[w.submitted]
+			if most := map[bool]int{false: 19, true: 4}[waits]; rapid.IntRange(0, most).Draw(t, "rarely") > 0 {
+				t.Skip("rarely")
+			}
+			w.leave(rapid.SampledFrom([]any{clientGone{}, overrun{}, shutdown}).Draw(t, "how"), "leaves")
+		},
+	}
+	t.Repeat(actions)
+	t.Repeat(actions)
+	w.drain()
+	w.hit(w.fault == nil, "ended well")
+	for _, l := range w.legs {
+		w.hit(l.finish != nil, "a leg finished")
+		w.hit(l.finish != nil && l.finish.StopString != nil, "a stop string")
+		w.hit(l.finish != nil && l.finish.StopToken != nil, "a stop token")
+	}
+}
