@@ -75,41 +75,45 @@ func Recordings(tb testing.TB, dir string) []Recording {
 	require.NotEmpty(tb, names, "no recording in %s", dir)
 	out := make([]Recording, 0, len(names))
 	for _, name := range names {
-		text, err := os.ReadFile(name)
-		require.NoError(tb, err)
-		base := strings.TrimSuffix(name, ".json")
-		rec := Recording{Name: filepath.Base(filepath.Dir(name)) + "/" + filepath.Base(base)}
-		require.NoError(tb, json.Unmarshal(text, &rec), name)
-		if rec.ClientSaw != "" { // a fault: the stream beside it, without its request
-			rec.Response.Status, rec.Response.BodyFile = http.StatusOK, filepath.Base(base)+".sse"
-			rec.Response.Headers = [][2]string{{"Content-Type", "text/event-stream"}}
+		if rec, ok := read(tb, name); ok {
+			out = append(out, rec)
 		}
-		switch {
-		case rec.Response.Status == 0:
-			continue
-		case rec.Response.BodyFile != "":
-			rec.Body, err = os.ReadFile(filepath.Join(filepath.Dir(name), rec.Response.BodyFile))
-			require.NoError(tb, err)
-		case rec.Response.BodyText != "":
-			rec.Body = []byte(rec.Response.BodyText)
-		default:
-			rec.Body = rec.Response.Body
-		}
-		out = append(out, rec)
 	}
 	return out
+}
+
+// read reads one file; ok is false if it holds no answer.
+func read(tb testing.TB, name string) (rec Recording, ok bool) {
+	tb.Helper()
+	text, err := os.ReadFile(name)
+	require.NoError(tb, err)
+	base := strings.TrimSuffix(name, ".json")
+	rec.Name = filepath.Base(filepath.Dir(name)) + "/" + filepath.Base(base)
+	require.NoError(tb, json.Unmarshal(text, &rec), name)
+	if rec.ClientSaw != "" { // a fault: the stream beside it, without its request
+		rec.Response.Status, rec.Response.BodyFile = http.StatusOK, filepath.Base(base)+".sse"
+		rec.Response.Headers = [][2]string{{"Content-Type", "text/event-stream"}}
+	}
+	switch {
+	case rec.Response.Status == 0:
+		return rec, false
+	case rec.Response.BodyFile != "":
+		rec.Body, err = os.ReadFile(filepath.Join(filepath.Dir(name), rec.Response.BodyFile))
+		require.NoError(tb, err)
+	case rec.Response.BodyText != "":
+		rec.Body = []byte(rec.Response.BodyText)
+	default:
+		rec.Body = rec.Response.Body
+	}
+	return rec, true
 }
 
 // Named returns one of the recordings below dir.
 func Named(tb testing.TB, dir, name string) Recording {
 	tb.Helper()
-	for _, rec := range Recordings(tb, dir) {
-		if rec.Name == name {
-			return rec
-		}
-	}
-	tb.Fatalf("no recording %s in %s", name, dir)
-	return Recording{}
+	rec, ok := read(tb, filepath.Join(dir, name+".json"))
+	require.True(tb, ok, "%s in %s holds no answer", name, dir)
+	return rec
 }
 
 // Answer is the recorded answer as one that does not stream.

@@ -34,8 +34,10 @@ func (c *Client) Stream(ctx context.Context, r Request, d Decoder, emit func(eng
 	if err := c.accept(resp); err != nil {
 		return c.Verdict(ctx, err)
 	}
-	s := stream{decoder: d, emit: emit, limit: c.cfg.FrameBytes, endTimeout: c.cfg.EndTimeout, abort: done}
-	err = s.read(ctx, resp.Body)
+	s := stream{decoder: d, emit: emit, limit: c.cfg.FrameBytes, endTimeout: c.cfg.EndTimeout, abort: done, over: func() bool {
+		return ctx.Err() != nil || c.closed.Load()
+	}}
+	err = s.read(resp.Body)
 	if s.ending != nil {
 		s.ending.Stop()
 	}
@@ -45,7 +47,7 @@ func (c *Client) Stream(ctx context.Context, r Request, d Decoder, emit func(eng
 	case s.told == nil && err == nil:
 		drain(resp.Body, done)
 		return nil
-	case s.told != nil && ctx.Err() == nil && !c.closed.Load():
+	case s.told != nil && !s.over():
 		return s.tell(*s.told)
 	}
 	return c.Verdict(ctx, err)
@@ -85,6 +87,7 @@ type stream struct {
 	limit      int
 	endTimeout time.Duration
 	abort      func()
+	over       func() bool // nothing is to be told any more
 
 	ending  *time.Timer   // runs once only what follows the finish is awaited
 	refused error         // what emit returned
@@ -97,13 +100,16 @@ func (s *stream) tell(ev engine.Event) error {
 	return s.refused
 }
 
-// read emits the events of a body up to its finish, none after ctx has ended.
-func (s *stream) read(ctx context.Context, body io.Reader) error {
+// errOver is why a stream that is over is not read on.
+var errOver = errors.New("the call is over")
+
+// read emits the events of a body up to its finish.
+func (s *stream) read(body io.Reader) error {
 	frames := sse.NewReader(body, sse.Limits{LineBytes: s.limit, EventBytes: s.limit})
 	for {
 		raw, err := frames.Next()
-		if ctx.Err() != nil {
-			return ctx.Err() // what has been read already is not wanted any more
+		if s.over() {
+			return errOver // though more may have been read already
 		}
 		if err != nil {
 			if ev, ok := s.decoder.End(); ok {

@@ -1,0 +1,177 @@
+package vllm
+
+import (
+	"encoding/json"
+
+	"plimsoll/engine"
+	"plimsoll/engine/wire"
+)
+
+// frame is what we read of one data line of a stream, of all three routes.
+type frame struct {
+	Object  string          `json:"object"`
+	Error   json.RawMessage `json:"error"`
+	Choices []choice        `json:"choices"`
+	Usage   *struct {
+		Details *struct {
+			CachedTokens *int `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+	} `json:"usage"`
+}
+
+type choice struct {
+	Index        int             `json:"index"`
+	Text         string          `json:"text"`
+	TokenIDs     []uint32        `json:"token_ids"`
+	Delta        json.RawMessage `json:"delta"`
+	FinishReason *string         `json:"finish_reason"`
+	Logprobs     *logprobs       `json:"logprobs"`
+}
+
+// decoder turns the frames of one stream into events.
+type decoder struct {
+	maxTokens   int
+	topLogprobs *int
+	chat        bool
+
+	produced int           // tokens told or held
+	held     *engine.Event // the frame with the finish, until the usage came
+}
+
+// End implements [wire.Decoder].
+func (d *decoder) End() (ev engine.Event, ok bool) {
+	if d.held == nil {
+		return engine.Event{}, false
+	}
+	return *d.held, true
+}
+
+// Frame implements [wire.Decoder].
+func (d *decoder) Frame(data []byte) (ev engine.Event, tell bool, err error) {
+	if string(data) == "[DONE]" {
+		if d.held == nil {
+			return engine.Event{}, false, wire.Broken("the stream ended without a finish")
+		}
+		return *d.held, true, nil
+	}
+	var f frame
+	if err := json.Unmarshal(data, &f); err != nil {
+		return d.broken("frame: %w", err)
+	}
+	switch {
+	case wire.IsError(f.Error):
+		return d.fail(wire.FrameFailure(f.Error, d.produced > 0))
+	case f.Object == "error": // as older servers wrote it
+		return d.fail(wire.FrameFailure(data, d.produced > 0))
+	case len(f.Choices) == 0:
+		return d.usage(&f)
+	case len(f.Choices) > 1 || f.Choices[0].Index != 0:
+		return d.broken("frame for choice %d of a request with one", f.Choices[len(f.Choices)-1].Index)
+	case d.held != nil:
+		return d.broken("frame after the finish")
+	}
+	return d.choice(&f.Choices[0])
+}
+
+// fail ends the stream; tokens that came with a finish that is none are told.
+func (d *decoder) fail(f *engine.Failure) (ev engine.Event, tell bool, err error) {
+	if d.held != nil {
+		ev = engine.Event{Tokens: d.held.Tokens, ChatDelta: d.held.ChatDelta}
+		d.held = nil
+	}
+	return ev, len(ev.Tokens) > 0, f
+}
+
+func (d *decoder) broken(format string, args ...any) (ev engine.Event, tell bool, err error) {
+	return d.fail(wire.Broken(format, args...))
+}
+
+// usage takes a frame without choices, of which only the last one tells what was cached.
+func (d *decoder) usage(f *frame) (ev engine.Event, tell bool, err error) {
+	if d.held == nil || f.Usage == nil {
+		return engine.Event{}, false, nil
+	}
+	if f.Usage.Details != nil {
+		if cached := f.Usage.Details.CachedTokens; cached != nil && *cached >= 0 {
+			d.held.CachedTokens = cached
+		}
+	}
+	return *d.held, true, nil
+}
+
+// choice takes a frame of the answer.
+func (d *decoder) choice(c *choice) (ev engine.Event, tell bool, err error) {
+	if d.chat {
+		err = d.takeText(c, &ev)
+	} else {
+		err = d.takeIDs(c, &ev)
+	}
+	if err != nil {
+		return engine.Event{}, false, err
+	}
+	d.produced += len(ev.Tokens)
+	if d.produced > d.maxTokens {
+		return d.broken("%d tokens where at most %d were asked for", d.produced, d.maxTokens)
+	}
+	if c.FinishReason == nil {
+		return ev, len(ev.Tokens) > 0, nil
+	}
+	reason, ok := finishReason(*c.FinishReason)
+	if !ok {
+		return ev, len(ev.Tokens) > 0, wire.Broken("finish_reason %q", *c.FinishReason)
+	}
+	d.held = &engine.Event{Tokens: ev.Tokens, ChatDelta: ev.ChatDelta, Finish: &engine.Finish{Reason: reason}}
+	return engine.Event{}, false, nil
+}
+
+// finishReason reads why the engine stopped. A repetition that the server was told to detect ends an answer as an end
+// token does; error is a failure.
+func finishReason(said string) (reason engine.FinishReason, ok bool) {
+	switch said {
+	case "stop", "repetition", "tool_calls", "function_call":
+		return engine.FinishStop, true
+	case "length":
+		return engine.FinishLength, true
+	case "abort":
+		return engine.FinishAbort, true
+	}
+	return 0, false
+}
+
+// takeIDs reads a frame of an answer in token IDs.
+func (d *decoder) takeIDs(c *choice, ev *engine.Event) error {
+	if len(c.TokenIDs) == 0 {
+		if c.Text != "" {
+			return &engine.Failure{Kind: engine.Operator, Err: errNoTokenIDs}
+		}
+		return nil
+	}
+	ev.Tokens = make([]engine.Token, len(c.TokenIDs))
+	for i, id := range c.TokenIDs {
+		ev.Tokens[i] = engine.Token{ID: id, Logprob: d.logprob(c, i, id)}
+	}
+	return nil
+}
+
+// takeText reads a frame of a chat: the text is the engine's, IDs are only counted. A frame that says something without
+// IDs counts as one token.
+func (d *decoder) takeText(c *choice, ev *engine.Event) error {
+	said, err := readDelta(c.Delta)
+	if err != nil {
+		return wire.Broken("frame: %w", err)
+	}
+	ids := c.TokenIDs
+	if len(ids) == 0 && (said.text != "" || said.other != nil) {
+		ids = []uint32{engine.NoTokenID}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	ev.Tokens, ev.ChatDelta = make([]engine.Token, len(ids)), said.other
+	none := ""
+	for i, id := range ids {
+		ev.Tokens[i] = engine.Token{ID: id, Text: &none, Logprob: d.logprob(c, i, id)}
+	}
+	ev.Tokens[len(ids)-1].Text = &said.text
+	return nil
+}

@@ -1,0 +1,140 @@
+package vllm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/engine"
+	"plimsoll/engine/enginetest"
+)
+
+// told runs frames through one call, each a data line.
+func told(tb testing.TB, maxTokens int, frames ...string) *enginetest.Heard {
+	tb.Helper()
+	return completionsProtocol(tb).Hear(tb, enginetest.Request(maxTokens), "data: "+strings.Join(frames, "\n\ndata: ")+"\n\n")
+}
+
+const (
+	one    = `{"choices":[{"index":0,"text":"a","token_ids":[5],"finish_reason":null}]}`
+	last   = `{"choices":[{"index":0,"text":"a","token_ids":[6],"finish_reason":"length"}]}`
+	use    = `{"choices":[],"usage":{"prompt_tokens_details":{"cached_tokens":16}}}`
+	done   = `[DONE]`
+	broken = `{"error":{"message":"boom","type":"InternalServerError","param":null,"code":500}}`
+)
+
+func TestFrames(t *testing.T) {
+	for name, c := range map[string]struct {
+		frames []string
+		ids    []uint32
+		cached []int
+		kind   engine.FailKind // NumFailKinds: none
+		words  string
+	}{
+		"tokens, finish, usage, end":                     {[]string{one, last, use, done}, []uint32{5, 6}, []int{16}, engine.NumFailKinds, ""},
+		"without usage":                                  {[]string{one, last, done}, []uint32{5, 6}, nil, engine.NumFailKinds, ""},
+		"a finish is an end, however the stream ends":    {[]string{one, last}, []uint32{5, 6}, nil, engine.NumFailKinds, ""},
+		"a usage without details":                        {[]string{one, last, `{"choices":[],"usage":{"prompt_tokens":1,"prompt_tokens_details":null}}`, done}, []uint32{5, 6}, nil, engine.NumFailKinds, ""},
+		"a count of cached tokens that is none":          {[]string{last, `{"choices":[],"usage":{"prompt_tokens_details":{"cached_tokens":-1}}}`, done}, []uint32{6}, nil, engine.NumFailKinds, ""},
+		"a usage before the finish tells nothing":        {[]string{use, last, done}, []uint32{6}, nil, engine.NumFailKinds, ""},
+		"an error of null is none":                       {[]string{`{"error":null,"choices":[{"index":0,"token_ids":[6],"finish_reason":"stop"}]}`, done}, []uint32{6}, nil, engine.NumFailKinds, ""},
+		"an error after the finish: its tokens are told": {[]string{one, last, broken, done}, []uint32{5, 6}, nil, engine.Broken, "boom"},
+		"an error in the older form":                     {[]string{one, `{"object":"error","message":"boom","code":500}`}, []uint32{5}, nil, engine.Broken, "boom"},
+		"an error in the older form, of the client":      {[]string{`{"object":"error","message":"bad","code":400}`}, nil, nil, engine.Client, "bad"},
+		"an error without a code":                        {[]string{`{"error":{"message":"what"}}`}, nil, nil, engine.Broken, "what"},
+		"an error in words":                              {[]string{`{"error":"words"}`}, nil, nil, engine.Broken, "words"},
+		"tokens after the finish":                        {[]string{last, one, done}, []uint32{6}, nil, engine.Broken, "after the finish"},
+		"[DONE] alone":                                   {[]string{one, done}, []uint32{5}, nil, engine.Broken, "without a finish"},
+		"a finish that is an error":                      {[]string{`{"choices":[{"index":0,"token_ids":[6],"finish_reason":"error"}]}`, done}, []uint32{6}, nil, engine.Broken, `"error"`},
+		"a finish of no known name":                      {[]string{`{"choices":[{"index":0,"token_ids":[],"finish_reason":"tired"}]}`, done}, nil, nil, engine.Broken, "tired"},
+		"more than was asked for":                        {[]string{`{"choices":[{"index":0,"token_ids":[1,2,3,4,5,6,7,8,9]}]}`}, nil, nil, engine.Broken, "at most 8"},
+		"two choices":                                    {[]string{`{"choices":[{"index":0,"token_ids":[1]},{"index":1,"token_ids":[1]}]}`}, nil, nil, engine.Broken, "choice 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := told(t, 8, c.frames...)
+			require.Equal(t, c.ids, h.IDs())
+			require.Equal(t, c.cached, h.Cached)
+			if c.kind == engine.NumFailKinds {
+				require.NoError(t, h.Err)
+				return
+			}
+			enginetest.FailureIn(t, h.Err, c.kind)
+			require.ErrorContains(t, h.Err, c.words)
+		})
+	}
+}
+
+func TestCachedTokensComeInOneEventWithTheFinish(t *testing.T) {
+	rec := named(t, "completions/03-stream")
+	var events []engine.Event
+	e := engineAt(t, enginetest.Serve(t, rec.Replay))
+	require.NoError(t, e.Generate(t.Context(), requestIn(rec), func(ev engine.Event) error {
+		events = append(events, ev)
+		return nil
+	}))
+	require.Len(t, events, 8)
+	for _, ev := range events[:7] {
+		require.Nil(t, ev.CachedTokens)
+	}
+	require.Len(t, events[7].Tokens, 1, "who counts tokens himself hears the usage before he is done")
+	require.Equal(t, 32, *events[7].CachedTokens)
+	require.NotNil(t, events[7].Finish)
+}
+
+func TestLogprobsOfImpossibleOrOtherTokens(t *testing.T) {
+	req := enginetest.Request(8)
+	req.TopLogprobs = ptr(3)
+	body := enginetest.Frame(`{"choices":[{"index":0,"token_ids":[5,6,7],"logprobs":{"tokens":["token_id:5","token_id:9","x"],"token_logprobs":[null,-1,-1],`+
+		`"top_logprobs":[{"token_id:6":-0.5,"token_id:5":null,"token_id:4":-0.5,"word":-0.1},null,{}]}}]}`) + completionsFinish
+	h := completionsProtocol(t).Hear(t, req, body)
+	require.NoError(t, h.Err)
+	require.Equal(t, &engine.Logprob{Logprob: -9999, Top: []engine.RankedToken{{ID: 4, Logprob: -0.5}, {ID: 6, Logprob: -0.5}, {ID: 5, Logprob: -9999}}}, h.Tokens[0].Logprob)
+	require.Nil(t, h.Tokens[1].Logprob, "of another token")
+	require.Nil(t, h.Tokens[2].Logprob, "of a token named by text")
+}
+
+func FuzzStream(f *testing.F) {
+	for _, rec := range enginetest.Recordings(f, recordedDir) {
+		if rec.Streams() && len(rec.Body) < 1<<12 {
+			f.Add(rec.Body, 64, rec.Request.Path == "/v1/chat/completions")
+		}
+	}
+	f.Add([]byte(`data: {"error":"x"}`+"\n\n"), 1, false)
+	f.Add([]byte(`data: {"choices":[{"index":0,"delta":{"content":"x","tool_calls":[{}]},"token_ids":[1,2],"finish_reason":"stop"}]}`+"\n\n"), 3, true)
+	w := completionsProtocol(f)
+	f.Fuzz(func(t *testing.T, body []byte, maxTokens int, chat bool) {
+		req := enginetest.Request(max(1, maxTokens))
+		req.TopLogprobs = ptr(2)
+		if chat {
+			req.PromptTokens, req.ChatBody = nil, []byte("{}")
+		}
+		h := w.Hear(t, req, string(body)) // ends in a finish or in a failure
+		require.LessOrEqual(t, len(h.Tokens), req.MaxTokens)
+		for _, cached := range h.Cached {
+			require.GreaterOrEqual(t, cached, 0)
+		}
+		for _, token := range h.Tokens {
+			require.Equal(t, chat, token.Text != nil)
+		}
+	})
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for name, frame := range map[string]string{
+		"route=completions": strings.TrimSpace(strings.TrimPrefix(completionsToken(506, 1), "data: ")),
+		"route=generate":    strings.TrimSpace(strings.TrimPrefix(generateToken(506, 1), "data: ")),
+	} {
+		b.Run(fmt.Sprintf("%s/bytes=%d", name, len(frame)), func(b *testing.B) {
+			b.ReportAllocs()
+			data := []byte(frame)
+			for b.Loop() {
+				d := decoder{maxTokens: 8}
+				if _, tell, err := d.Frame(data); err != nil || !tell {
+					b.Fatal(tell, err)
+				}
+			}
+		})
+	}
+}
