@@ -94,7 +94,7 @@ func (w *Wire) cuts(t *testing.T) {
 }
 
 // cutBytesMax bounds the recorded streams that are cut at every byte; longer ones show nothing more for a lot of time.
-const cutBytesMax = 1500
+const cutBytesMax = 1000
 
 func (w *Wire) recordedCuts(t *testing.T) {
 	streams, small := 0, 0
