@@ -53,7 +53,7 @@ test-clients: build ## run the official OpenAI clients (npm, PyPI, Go) against b
 lint: tokenizers-lib $(GOLANGCI) ## check format, lints, go vet and the shape of the tree
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go' | cut -d/ -f1 | sort -u)); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
-	go vet -tags e2e ./...
+	go vet -tags e2e,prove ./...
 	$(GOLANGCI) run ./...
 	go test ./testbench/archtest
 
@@ -77,6 +77,10 @@ goldens: $(JINJA2) ## make the chat templates' goldens again with jinja2
 .PHONY: e2e-llamacpp
 e2e-llamacpp: build ## test with two real llama.cpp servers and a small real model (compiles them once, some 15 minutes)
 	go test -tags e2e -count 1 -timeout 30m -v ./testbench/e2e/llamacpp
+
+.PHONY: prove-replay
+prove-replay: build ## replay recorded traffic on four simulated replicas, token-load against round-robin (3 minutes; PROVE_REQUESTS=N)
+	go test -tags prove -count 1 -timeout 30m -v -run '^TestReplay$$' ./testbench/prove
 
 ##@ Measure
 .PHONY: bench

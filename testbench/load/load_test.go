@@ -23,8 +23,8 @@ type server struct {
 	served int
 	open   chan struct{} // holds one for each call under way
 
-	mu   sync.Mutex
-	most int // guarded by mu: calls under way at once
+	mu     sync.Mutex
+	most   int // guarded by mu: calls under way at once
 	writes sync.WaitGroup
 }
 

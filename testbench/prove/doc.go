@@ -1,0 +1,10 @@
+// Package prove runs the built program against simulated engines over real sockets and measures it in real time. It is no
+// part of `make test`: each proof is a test with the build tag prove, which a make target of its own starts.
+//
+//	this test ──recorded requests──▶ plimsoll serve ──HTTP──▶ plimsoll sim (4 replicas)
+//	    └──── /metrics of both: caches, preemptions, ledgers
+//
+// `make prove-replay` replays a slice of a recorded trace under each policy, with caches cold each time, prints a table
+// and fails unless strict admission held (no error, no preemption, ledgers empty at the end) and token-load beat
+// round-robin in cache hits and in the median time to first token.
+package prove
