@@ -15,6 +15,7 @@ import (
 	"plimsoll/engine/llamacpp"
 	"plimsoll/engine/sim"
 	"plimsoll/engine/sim/live"
+	"plimsoll/engine/vllm"
 	"plimsoll/tokenizer/simmodel"
 )
 
@@ -22,7 +23,7 @@ import (
 const simulatedReplicas = 4
 
 // engineKinds lists the words that may stand before = in --replica.
-func engineKinds() []string { return []string{llamacpp.Kind, kindSim} }
+func engineKinds() []string { return []string{llamacpp.Kind, vllm.Kind, kindSim} }
 
 // simProfiles lists the profiles of simulated replicas, the default first.
 func simProfiles() []string { return sim.Profiles() }
@@ -59,8 +60,11 @@ func openEngines(specs []ReplicaSpec, source sim.TokenSource, getenv func(string
 }
 
 func openEngine(spec ReplicaSpec, seed uint64, source sim.TokenSource, getenv func(string) (string, bool)) (engine.Engine, error) {
-	if spec.Kind == kindSim {
+	switch spec.Kind {
+	case kindSim:
 		return openSim(spec, seed, source)
+	case vllm.Kind:
+		return vllm.New(vllmConfig(spec, getenv), vllmDeps())
 	}
 	config := llamacpp.DefaultConfig()
 	config.URL, config.CapacityTokens, config.Slots = spec.Target, spec.CapacityTokens, spec.Slots

@@ -86,7 +86,7 @@ func startNode(c Config, t terminal, log *slog.Logger) (*node, error) {
 
 // start starts the actors and makes the edge in front of them.
 func (n *node) start(edge ingress.Config, t terminal) error {
-	specs := fleet(n.config)
+	specs := expandRanks(context.Background(), fleet(n.config), t.getenv, n.log)
 	source, err := simText(specs, n.tokenizer)
 	if err != nil {
 		return err

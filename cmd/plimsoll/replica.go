@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"plimsoll/engine/vllm"
 )
 
 // kindSim is the kind of the replicas that live in this process.
@@ -21,6 +23,9 @@ type ReplicaSpec struct {
 	CapacityTokens *int    // KV capacity, where the engine does not tell or tells too much
 	Slots          *int    // sequences decoded at once, likewise
 	APIKeyEnv      *string // environment variable that holds the engine's API key
+	Model          *string // the engine's own name of the model, where it lists several (vllm)
+	API            *string // the route that token IDs take (vllm)
+	Rank           *int    // data-parallel rank; unset: every rank that the engine has becomes a replica (vllm)
 }
 
 // nameRule keeps names fit for logs, metric labels and headers.
@@ -105,11 +110,37 @@ func (r *ReplicaSpec) parseOptions(options []string) error {
 		case "api-key-env":
 			r.APIKeyEnv = &value
 		default:
-			err = errors.New("no such option: there are name, capacity-tokens, slots and api-key-env")
+			err = r.parseOwn(key, value)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", option, err)
 		}
+	}
+	return nil
+}
+
+// parseOwn takes the options that only one kind of engine has.
+func (r *ReplicaSpec) parseOwn(key, value string) error {
+	const common = "no such option: there are name, capacity-tokens, slots and api-key-env"
+	if r.Kind != vllm.Kind {
+		return errors.New(common)
+	}
+	switch key {
+	case "model":
+		r.Model = &value
+	case "api":
+		if !slices.Contains(vllm.APIs(), value) {
+			return fmt.Errorf("write one of %s", strings.Join(vllm.APIs(), ", "))
+		}
+		r.API = &value
+	case "rank":
+		rank, err := strconv.Atoi(value)
+		if err != nil || rank < 0 {
+			return errors.New("write a whole number, the first rank is 0")
+		}
+		r.Rank = &rank
+	default:
+		return errors.New(common + ", and for vllm model, api and rank")
 	}
 	return nil
 }
@@ -136,6 +167,15 @@ func (r ReplicaSpec) String() string {
 	}
 	if r.APIKeyEnv != nil {
 		text += ",api-key-env=" + *r.APIKeyEnv
+	}
+	if r.Model != nil {
+		text += ",model=" + *r.Model
+	}
+	if r.API != nil {
+		text += ",api=" + *r.API
+	}
+	if r.Rank != nil {
+		text += ",rank=" + strconv.Itoa(*r.Rank)
 	}
 	return text
 }

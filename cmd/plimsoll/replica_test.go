@@ -8,16 +8,18 @@ import (
 
 func TestParseReplica(t *testing.T) {
 	four, many, key := 4, 32768, "ENGINE_KEY"
+	zero, model, api := 0, "org/m", "generate"
 	for text, want := range map[string]ReplicaSpec{
-		"llamacpp=http://127.0.0.1:8081":            {Kind: "llamacpp", Target: "http://127.0.0.1:8081", Name: "127.0.0.1:8081"},
-		"llamacpp=http://127.0.0.1:8081/":           {Kind: "llamacpp", Target: "http://127.0.0.1:8081", Name: "127.0.0.1:8081"},
-		"llamacpp=https://gpu.example/llama/":       {Kind: "llamacpp", Target: "https://gpu.example/llama", Name: "gpu.example"},
-		"llamacpp=http://[::1]:8081,name=here":      {Kind: "llamacpp", Target: "http://[::1]:8081", Name: "here"},
-		"sim=h100-8b":                               {Kind: "sim", Target: "h100-8b", Name: "sim-3"},
-		"sim=tiny,name=slow,slots=4":                {Kind: "sim", Target: "tiny", Name: "slow", Slots: &four},
-		"llamacpp=http://a:1,slots=4,name=a":        {Kind: "llamacpp", Target: "http://a:1", Name: "a", Slots: &four},
-		"llamacpp=http://a:1,api-key-env=" + key:    {Kind: "llamacpp", Target: "http://a:1", Name: "a:1", APIKeyEnv: &key},
-		"llamacpp=http://a:1,capacity-tokens=32768": {Kind: "llamacpp", Target: "http://a:1", Name: "a:1", CapacityTokens: &many},
+		"llamacpp=http://127.0.0.1:8081":                  {Kind: "llamacpp", Target: "http://127.0.0.1:8081", Name: "127.0.0.1:8081"},
+		"llamacpp=http://127.0.0.1:8081/":                 {Kind: "llamacpp", Target: "http://127.0.0.1:8081", Name: "127.0.0.1:8081"},
+		"llamacpp=https://gpu.example/llama/":             {Kind: "llamacpp", Target: "https://gpu.example/llama", Name: "gpu.example"},
+		"llamacpp=http://[::1]:8081,name=here":            {Kind: "llamacpp", Target: "http://[::1]:8081", Name: "here"},
+		"sim=h100-8b":                                     {Kind: "sim", Target: "h100-8b", Name: "sim-3"},
+		"sim=tiny,name=slow,slots=4":                      {Kind: "sim", Target: "tiny", Name: "slow", Slots: &four},
+		"llamacpp=http://a:1,slots=4,name=a":              {Kind: "llamacpp", Target: "http://a:1", Name: "a", Slots: &four},
+		"llamacpp=http://a:1,api-key-env=" + key:          {Kind: "llamacpp", Target: "http://a:1", Name: "a:1", APIKeyEnv: &key},
+		"vllm=http://a:1,model=org/m,api=generate,rank=0": {Kind: "vllm", Target: "http://a:1", Name: "a:1", Model: &model, API: &api, Rank: &zero},
+		"llamacpp=http://a:1,capacity-tokens=32768":       {Kind: "llamacpp", Target: "http://a:1", Name: "a:1", CapacityTokens: &many},
 	} {
 		t.Run(text, func(t *testing.T) {
 			spec, err := ParseReplica(text, 3)
@@ -55,6 +57,10 @@ func TestParseReplicaSaysWhatToDo(t *testing.T) {
 		"llamacpp=http://a:1,capacity-tokens=8k": "write a whole number above 0",
 		"llamacpp=http://a:1,slot=4":             "no such option",
 		"llamacpp=http://a:1,slots=4,slots=5":    "slots is set twice",
+		"llamacpp=http://a:1,rank=0":             "no such option",
+		"vllm=http://a:1,rank=-1":                "the first rank is 0",
+		"vllm=http://a:1,api=grpc":               "write one of completions, generate, auto",
+		"vllm=http://a:1,lora=x":                 "for vllm model, api and rank",
 	} {
 		t.Run(text, func(t *testing.T) {
 			_, err := ParseReplica(text, 1)
@@ -68,6 +74,7 @@ func TestParseReplicaSaysWhatToDo(t *testing.T) {
 func FuzzParseReplica(f *testing.F) {
 	for _, seed := range []string{
 		"llamacpp=http://127.0.0.1:8081", "llamacpp=https://[::1]/x/,name=a,slots=2", "sim=tiny,capacity-tokens=64", "llamacpp=http://a=b:1,api-key-env=K",
+		"vllm=http://a:1,model=m,api=auto,rank=7",
 	} {
 		f.Add(seed)
 	}

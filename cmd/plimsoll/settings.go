@@ -33,7 +33,7 @@ func (c *Config) settings() []setting {
 	return []setting{
 		text("listen", "serve on `HOST:PORT`", &c.Listen),
 		replicas("replica", "serve with the engine at `KIND=URL`; once for each engine, in the place of the four simulated ones. "+
-			"Options follow it: ,name=NAME ,capacity-tokens=N ,slots=N ,api-key-env=VARIABLE", &c.Replicas),
+			"Options follow it: ,name=NAME ,capacity-tokens=N ,slots=N ,api-key-env=VARIABLE; for vllm also ,model=NAME ,api=ROUTE ,rank=N", &c.Replicas),
 		optionalText("model", "the model's `NAME` for clients (default: what the engines call it)", &c.Model),
 		optionalText("tokenizer", "`DIR` with the model's tokenizer.json and chat template (default: the embedded model's)", &c.TokenizerDir),
 		choice("policy", "`POLICY` that chooses the replica", &c.Policy, policy.Names()),
