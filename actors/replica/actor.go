@@ -51,7 +51,10 @@ func Props(cfg Config, deps Deps) *actor.Props {
 			return supervise.Final(newActor(cfg, deps), func(message any) { answerLost(deps.Ref, message) })
 		},
 		actor.WithReceiverMiddleware(
-			supervise.Guard(deps.Log, "replica", func(message, _ any) { answerLost(deps.Ref, message) }),
+			supervise.Guard(deps.Log, "replica", func(message, _ any) {
+				deps.Ref.suspend()
+				answerLost(deps.Ref, message)
+			}),
 			deps.Middleware("replica")),
 	)
 }
@@ -101,7 +104,7 @@ func (a *replicaActor) start(c actor.Context) {
 	// Until the new machine has published, nobody may take the old ledger for true.
 	old := *ref.Snapshot()
 	old.Epoch, old.Recovering = epoch, epoch > 1
-	ref.snapshot.Store(&old)
+	ref.snapshot.Store(&old) // before the calls are asked: a grant of the epoch before is told from one of this
 	awaited := 0
 	if epoch > 1 {
 		a.meter.Restarted()

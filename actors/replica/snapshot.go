@@ -18,7 +18,7 @@ type Snapshot struct {
 	Epoch       uint64
 	Incarnation uint64
 	State       State
-	Recovering  bool // a new epoch that still waits for announcements
+	Recovering  bool // the actor has failed, or its new epoch still waits for announcements
 	// Told: the engine has said its limits at least once; Load.Limits hold them, also while it is down.
 	Told         bool
 	Load         ledger.Load
@@ -76,6 +76,14 @@ func (r *Ref) Snapshot() *Snapshot { return r.snapshot.Load() }
 
 // Place returns the replica's slot in a prefix index, nil while it has none.
 func (r *Ref) Place() *Place { return r.place.Load() }
+
+// suspend tells others that the actor has failed and takes nothing until its next instance has recovered. It is called on
+// the actor's goroutine.
+func (r *Ref) suspend() {
+	snap := *r.Snapshot()
+	snap.Recovering = true
+	r.snapshot.Store(&snap)
+}
 
 // Tell sends a message to the actor. Before the actor is spawned and after it has stopped the message is dropped.
 func (r *Ref) Tell(message any) {

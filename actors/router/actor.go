@@ -96,6 +96,7 @@ type routerActor struct {
 	cfg      Config
 	deps     Deps
 	m        *machine
+	views    []view // the fleet as the last step saw it
 	instance uint64 // tells messages of a former instance's workers from those of this one's
 
 	jobs    jobs
@@ -130,7 +131,7 @@ func internal(value any) *fault.Fault {
 }
 
 func newActor(cfg Config, deps Deps, instance uint64) *routerActor {
-	a := &routerActor{cfg: cfg, deps: deps, instance: instance, jobs: jobs{max: cfg.EncodeBytes}, running: map[*job]struct{}{}}
+	a := &routerActor{cfg: cfg, deps: deps, instance: instance, jobs: newJobs(cfg.EncodeBytes), running: map[*job]struct{}{}}
 	a.Strategy = supervise.NewStrategy(deps.Supervise, deps.Seed+instance, a.workerFailed)
 	m, err := newMachine(cfg, rand.New(rand.NewPCG(deps.Seed, instance)), deps.NewTicket)
 	if err != nil {
@@ -214,7 +215,8 @@ func (a *routerActor) stop() {
 
 func (a *routerActor) step(c actor.Context, message any) {
 	began := time.Now()
-	effects := a.m.step(began, message, views(a.deps.Refs))
+	a.views = views(a.deps.Refs, a.views)
+	effects := a.m.step(began, message, a.views)
 	if _, ok := message.(*stream.Submit); ok {
 		a.deps.Meter.Decided(time.Since(began))
 	}
@@ -261,7 +263,7 @@ func (a *routerActor) arm(c actor.Context) {
 func (a *routerActor) publish() {
 	s := Stats{
 		QueuedRequests: a.m.waiting.Len(), QueuedTokens: a.m.waiting.Tokens(), Reserving: len(a.m.tickets),
-		Encoding: len(a.jobs.heap) + len(a.running), EncodingBytes: a.jobs.bytes,
+		Encoding: a.jobs.heap.Len() + len(a.running), EncodingBytes: a.jobs.bytes,
 	}
 	if s == *a.deps.Stats.Load() {
 		return
@@ -324,7 +326,7 @@ func (a *routerActor) enqueue(c actor.Context, j *job) {
 // encodeNext gives jobs to workers while both and a slot of the node are free.
 func (a *routerActor) encodeNext(c actor.Context) {
 	self, root := c.Self(), c.ActorSystem().Root
-	for len(a.idle) > 0 && len(a.jobs.heap) > 0 {
+	for len(a.idle) > 0 && a.jobs.heap.Len() > 0 {
 		if !a.deps.Gate.TryAcquire(a.cfg.Model, func() { root.Send(self, gateOpen{}) }) {
 			return
 		}
@@ -338,7 +340,7 @@ func (a *routerActor) encodeNext(c actor.Context) {
 
 func (a *routerActor) encoded(e encoded) {
 	if _, ok := a.running[e.job]; !ok {
-		return // withdrawn, or of a former instance
+		return // of a former instance
 	}
 	delete(a.running, e.job)
 	tokens := 0
@@ -346,7 +348,9 @@ func (a *routerActor) encoded(e encoded) {
 		tokens += len(p.IDs)
 	}
 	a.deps.Tokenizer.Encoded(e.took, tokens)
-	e.job.done(e.prompts, e.err)
+	if !e.job.withdrawn {
+		e.job.done(e.prompts, e.err)
+	}
 }
 
 // workerFailed answers for a worker that panicked; the strategy restarts it. It runs on the router's goroutine.
@@ -357,11 +361,13 @@ func (a *routerActor) workerFailed(f supervise.Failed) {
 		return
 	}
 	delete(a.running, e.job)
-	if e.job.owner != nil {
+	switch {
+	case e.job.withdrawn:
+	case e.job.owner != nil:
 		e.job.owner.Call.Tell(stream.Rejected{Number: e.job.owner.Number, Fault: internal(f.Reason)})
-		return
+	default:
+		e.job.done(nil, internal(f.Reason))
 	}
-	e.job.done(nil, internal(f.Reason))
 }
 
 func (a *routerActor) withdraw(c actor.Context, w stream.Withdraw) {
@@ -379,8 +385,8 @@ func (a *routerActor) forget(call *stream.Call, number uint64) bool {
 		return true
 	}
 	for j := range a.running {
-		if j.owner != nil && j.owner.Call == call && (number == 0 || j.owner.Number == number) {
-			delete(a.running, j)
+		if !j.withdrawn && j.isOf(call, number) {
+			j.withdrawn = true
 			return true
 		}
 	}

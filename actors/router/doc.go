@@ -12,9 +12,11 @@
 //	the node's tokenization slots                [Gate], shared by all routers
 //	load snapshots, prefix index                 others; the router only reads them, and speculates on its own grants
 //
-// A request's legs are placed together or not at all: what was granted is given back if one of them is refused. After
-// Config.RanksMax refusals a request goes to the head of the queue. The queue is tried in order at every sign of room; one
-// that does not fit lets others pass, and waits at most Config.QueueTimeout.
+// A request's legs are placed together or not at all: what was granted is given back if one of them is refused. A replica
+// that refused is not asked again before something has changed there; after Config.RanksMax refusals a request goes to the
+// head of the queue. The queue is tried in order at every sign of room and after every answer, before any newcomer; one that
+// does not fit lets others pass, and waits at most Config.QueueTimeout. A pump only decides for those that may need no more
+// than some replica has free; once a second all are decided anew.
 //
 // If the actor fails, its state is lost on purpose. The new instance asks every live call to submit again what was not
 // placed; their arrival decides their place. Grants it does not know are given back.

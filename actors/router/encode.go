@@ -1,7 +1,6 @@
 package router
 
 import (
-	"container/heap"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +16,8 @@ type job struct {
 	done func(prompts []stream.Prompt, err error)
 	// owner is the submission that the job is for, nil for a bare tokenization.
 	owner *stream.Submit
+	// withdrawn: nobody wants the result of this running job any more.
+	withdrawn bool
 
 	at int // place in the heap, -1 outside
 
@@ -40,82 +41,80 @@ func (j *job) due() time.Time {
 
 // jobs is the queue of inputs that wait for a worker, bounded in bytes. It is pure.
 type jobs struct {
-	heap  jobHeap
+	heap  indexed[*job]
 	bytes int
 	max   int
 }
 
+func newJobs(bytesMax int) jobs {
+	return jobs{max: bytesMax, heap: indexed[*job]{
+		before: func(a, b *job) bool { return a.due().Before(b.due()) },
+		moved:  func(j *job, at int) { j.at = at },
+	}}
+}
+
 // push lets a job in; false if it would pass the bound. A single job larger than the bound is let into an empty queue.
 func (q *jobs) push(j *job) bool {
-	if len(q.heap) > 0 && q.bytes+j.bytes > q.max {
+	if q.heap.Len() > 0 && q.bytes+j.bytes > q.max {
 		return false
 	}
-	heap.Push(&q.heap, j)
+	q.heap.push(j)
 	q.bytes += j.bytes
 	return true
 }
 
 // pop takes the job that is due first, nil if there is none.
 func (q *jobs) pop() *job {
-	if len(q.heap) == 0 {
+	if q.heap.Len() == 0 {
 		return nil
 	}
-	j, _ := heap.Pop(&q.heap).(*job)
+	return q.take(0)
+}
+
+func (q *jobs) take(at int) *job {
+	j := q.heap.remove(at)
 	q.bytes -= j.bytes
 	return j
 }
 
 // remove takes out the job of a call's submission; false if none waits.
 func (q *jobs) remove(call *stream.Call, number uint64) bool {
-	for _, j := range q.heap {
-		if j.owner != nil && j.owner.Call == call && (number == 0 || j.owner.Number == number) {
-			heap.Remove(&q.heap, j.at)
-			q.bytes -= j.bytes
+	for _, j := range q.heap.items {
+		if j.isOf(call, number) {
+			q.take(j.at)
 			return true
 		}
 	}
 	return false
 }
 
-type jobHeap []*job
-
-// Len implements heap.Interface.
-func (h jobHeap) Len() int { return len(h) }
-
-// Less implements heap.Interface.
-func (h jobHeap) Less(a, b int) bool { return h[a].due().Before(h[b].due()) }
-
-// Swap implements heap.Interface.
-func (h jobHeap) Swap(a, b int) {
-	h[a], h[b] = h[b], h[a]
-	h[a].at, h[b].at = a, b
+// isOf says whether a job is for a call's submission; number 0 is any.
+func (j *job) isOf(call *stream.Call, number uint64) bool {
+	return j.owner != nil && j.owner.Call == call && (number == 0 || j.owner.Number == number)
 }
 
-// Push implements heap.Interface.
-func (h *jobHeap) Push(x any) {
-	j, _ := x.(*job)
-	j.at = len(*h)
-	*h = append(*h, j)
-}
-
-// Pop implements heap.Interface.
-func (h *jobHeap) Pop() any {
-	old := *h
-	j := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	j.at = -1
-	return j
-}
+// What an input weighs in the queue of jobs beside its text, so that many small ones count too.
+const (
+	jobBytes   = 512
+	textBytes  = 16
+	tokenBytes = 4
+)
 
 // inputBytes is what an input weighs in the queue of jobs.
 func inputBytes(in stream.Input) int {
-	n := 0
+	n := jobBytes
 	if in.Chat != nil {
-		n += len(in.Chat.Messages) + len(in.Chat.Tools) + len(in.Chat.Documents)
+		for _, part := range [][]byte{
+			in.Chat.Messages, in.Chat.Tools, in.Chat.ToolChoice, in.Chat.Documents, in.Chat.Kwargs, in.Chat.ChatTemplate,
+		} {
+			n += len(part)
+		}
 	}
 	for _, t := range in.Texts {
-		n += len(t)
+		n += textBytes + len(t)
+	}
+	for _, ids := range in.Tokens {
+		n += textBytes + tokenBytes*len(ids)
 	}
 	return n
 }

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"plimsoll/scoring/cost"
 	"plimsoll/scoring/ledger"
 	"plimsoll/scoring/policy"
-	"plimsoll/scoring/prefix"
 	"plimsoll/scoring/queue"
 )
 
@@ -70,9 +68,10 @@ type asking struct {
 
 // asked is one reservation under way.
 type asked struct {
-	by    *asking
-	place stream.Placement
-	need  scoring.Blocks
+	by     *asking
+	place  stream.Placement
+	prompt int // of the submission
+	need   scoring.Blocks
 }
 
 // machine decides for one model. It is pure: time, tickets and what the replicas published are arguments.
@@ -81,18 +80,23 @@ type machine struct {
 	policy  policy.Policy
 	rng     *rand.Rand
 	learner *cost.Learner
+	first   map[scoring.ReplicaID]time.Time // the last first token of each replica
 
-	waiting  *queue.Queue[*entry]
-	nextID   queue.ID
-	booked   map[scoring.ReplicaID]booking
-	tickets  map[scoring.Ticket]*asked
-	byCall   map[*stream.Call]*asking
-	queuedAs map[*stream.Call]queue.ID
-	// retryAt is when a held request wants to be tried again, deadlineAt the first deadline; zero if there is none.
-	retryAt, deadlineAt time.Time
+	booked  map[scoring.ReplicaID]booking
+	tickets map[scoring.Ticket]*asked
+	byCall  map[*stream.Call]*asking
+
+	waiting   *queue.Queue[*entry]
+	nextID    queue.ID
+	queuedAs  map[*stream.Call]*entry
+	deadlines indexed[*entry] // of what waits
+	pumped    pumped
+	// retryAt is when a held request wants to be decided again though nothing was heard; zero if none does.
+	retryAt time.Time
 
 	newTicket func() scoring.Ticket
 	out       []effect
+	scratch   scratch
 }
 
 func newMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*machine, error) {
@@ -101,10 +105,10 @@ func newMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*m
 		return nil, err
 	}
 	return &machine{
-		cfg: cfg, policy: p, rng: rng, learner: cost.NewLearner(cost.DefaultConfig()),
+		cfg: cfg, policy: p, rng: rng, learner: cost.NewLearner(cost.DefaultConfig()), first: map[scoring.ReplicaID]time.Time{},
 		waiting: queue.New[*entry](cfg.Queue), booked: map[scoring.ReplicaID]booking{},
 		tickets: map[scoring.Ticket]*asked{}, byCall: map[*stream.Call]*asking{},
-		queuedAs: map[*stream.Call]queue.ID{}, newTicket: newTicket,
+		queuedAs: map[*stream.Call]*entry{}, newTicket: newTicket, deadlines: newDeadlines(),
 	}, nil
 }
 
@@ -113,7 +117,7 @@ func (m *machine) emit(e effect) { m.out = append(m.out, e) }
 // tick is a call of the machine's timer.
 type tick struct{}
 
-// step takes one message and returns what is to be done. vs is the fleet, ordered by ID.
+// step takes one message and returns what is to be done. vs is the fleet, ordered by ID; it is not kept.
 func (m *machine) step(now time.Time, message any, vs []view) []effect {
 	m.out = nil
 	switch e := message.(type) {
@@ -125,12 +129,14 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 		m.granted(now, e, vs)
 	case *replica.Refused:
 		m.denied(now, e, vs)
-	case replica.Room, tick:
+	case replica.Room:
 		m.pump(now, vs)
+	case tick:
+		m.tick(now, vs)
 	case stream.FirstToken:
-		m.learner.FirstToken(e.Replica, e.PrefillTokens, e.HitTokens, e.Took)
+		m.firstToken(now, e, vs)
 	case stream.Steps:
-		m.learner.Step(e.Replica, e.KVTokens, e.Gap)
+		m.steps(e, vs)
 	case stream.Finished:
 		m.learner.Output(e.Produced)
 		withdrawSpeculation(vs, e.Replica, e.Ticket)
@@ -140,42 +146,41 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 	return m.out
 }
 
-// admit checks a submission against what the fleet could ever hold and tries to place it.
+// admit checks a submission against what the fleet could ever hold and tries to place it, after those that wait.
 func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
 	m.supersede(sub.Call)
 	m.nextID++
-	e := &entry{id: m.nextID, sub: sub, deadline: sub.Arrival.Add(m.cfg.QueueTimeout), keys: map[scoring.Tokens][][]prefix.Key{}}
+	e := newEntry(m.nextID, sub)
+	e.deadline = sub.Arrival.Add(m.cfg.QueueTimeout)
 	if sub.Again {
 		// Its first attempt's failure is not its fault: it has the whole time again.
 		e.deadline = now.Add(m.cfg.QueueTimeout)
 	}
 	for _, a := range sub.Legs {
 		if e.promptTokens(a) == 0 {
-			f := fault.Invalid(paramOf(sub.Call.Request), "the prompt is empty: there is nothing to continue")
+			m.reject(e, fault.Invalid(paramOf(sub.Call.Request), "the prompt is empty: there is nothing to continue"))
+			return
+		}
+	}
+	if len(sub.Legs) > 1 {
+		if f := m.never(e, vs); f != nil {
 			m.reject(e, f)
 			return
 		}
 	}
-	if len(sub.Legs) > 1 && !m.packs(e, vs) {
-		if f := m.never(now, e, vs); f != nil {
-			m.reject(e, f)
-			return
-		}
-		m.reject(e, doesNotPack(e))
-		return
-	}
+	m.pump(now, vs) // room that nobody has heard of yet is for those who came first
 	if m.place(now, e, vs) {
 		return
 	}
-	m.enqueue(e, sub.Again)
+	m.enqueue(e, sub.Again, vs)
 }
 
 // supersede forgets an older submission of the same call: it was made to an instance of the router that failed, and came
 // to this one all the same.
 func (m *machine) supersede(call *stream.Call) {
-	if id, ok := m.queuedAs[call]; ok {
-		delete(m.queuedAs, call)
-		m.waiting.Remove(id)
+	if e := m.queuedAs[call]; e != nil {
+		m.waiting.Remove(e.id)
+		m.dequeued(e)
 	}
 	if by := m.byCall[call]; by != nil {
 		by.gone = true
@@ -183,65 +188,34 @@ func (m *machine) supersede(call *stream.Call) {
 	}
 }
 
-// never returns the refusal of a submission that no configured replica can hold, nil if some could.
-func (m *machine) never(now time.Time, e *entry, vs []view) *fault.Fault {
-	for _, a := range e.sub.Legs {
-		d := m.demand(e, a, vs)
-		cs, _ := m.candidates(now, e, a, vs)
-		if dec := m.policy.Decide(now, &d, cs); dec.Verdict == policy.Refuse && dec.Cause == policy.TooLarge {
-			return tooLarge(e, vs)
-		}
-	}
-	return nil
-}
-
-func (m *machine) enqueue(e *entry, head bool) {
-	push := m.waiting.Push
-	if head {
-		push = m.waiting.PushHead
-	}
-	if err := push(e.id, e, e.tokens(), e.sub.Arrival); err != nil {
-		var full *queue.FullError
-		if errors.As(err, &full) {
-			m.reject(e, contended(m.retryAfter(), "all replicas are busy and the queue is full (%d %s); try again later", full.Max, full.Bound))
-			return
-		}
-		m.reject(e, &fault.Fault{Kind: fault.Internal, Message: "internal error", Err: err})
-		return
-	}
-	m.queuedAs[e.sub.Call] = e.id
-	m.keep(e)
-}
-
-// place tries to reserve for every leg at once. True: the entry needs no queue place now.
+// place tries to reserve for every leg at once, the longest first. True: the entry needs no queue place now.
 func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 	by := &asking{entry: e}
-	var chosen []*asked
-	undo := func() {
+	chosen := m.scratch.chosen[:0]
+	e.need = 0
+	for _, ask := range e.legs() {
+		fleet := m.candidates(now, e, ask, vs, chosen)
+		d := m.demand(e, ask, fleet.plan)
+		dec := m.policy.Decide(now, &d, fleet.candidates)
+		if dec.Verdict == policy.Dispatch {
+			chosen = append(chosen, m.book(by, ask, vs[dec.Index], &fleet.claims[dec.Index], &fleet.candidates[dec.Index]))
+			continue
+		}
 		for _, a := range chosen {
 			m.unbook(a)
 		}
-	}
-	for _, ask := range e.sub.Legs {
-		d := m.demand(e, ask, vs)
-		cs, claims := m.candidates(now, e, ask, vs)
-		dec := m.policy.Decide(now, &d, cs)
-		switch dec.Verdict {
-		case policy.Dispatch:
-			a := m.book(by, e, ask, vs[dec.Index], claims[dec.Index], cs[dec.Index])
-			chosen = append(chosen, a)
-		case policy.Hold:
-			undo()
-			if m.retryAt.IsZero() || dec.Until.Before(m.retryAt) {
-				m.retryAt = dec.Until
+		m.scratch.chosen = chosen
+		if dec.Verdict == policy.Hold {
+			if len(e.legs()) == 1 { // of several, another one may be the first that does not fit the next time
+				e.need = fleet.least
 			}
+			m.retry(dec.Until)
 			return false
-		case policy.Refuse, policy.NumVerdicts:
-			undo()
-			m.reject(e, m.refusal(e, ask, dec, vs))
-			return true
 		}
+		m.reject(e, m.refusal(e, ask, dec, vs))
+		return true
 	}
+	m.scratch.chosen = chosen
 	by.open = len(chosen)
 	m.byCall[e.sub.Call] = by
 	for _, a := range chosen {
@@ -252,9 +226,10 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 }
 
 // book counts a reservation before it is answered, so that the next decision sees it.
-func (m *machine) book(by *asking, e *entry, ask stream.Ask, v view, claim ledger.Claim, c policy.Candidate) *asked {
+func (m *machine) book(by *asking, ask stream.Ask, v view, fitted *ledger.Claim, c *policy.Candidate) *asked {
+	claim := *fitted
 	claim.Ticket = m.newTicket()
-	a := &asked{by: by, need: c.NeedBlocks, place: stream.Placement{
+	a := &asked{by: by, prompt: ask.Prompt, need: c.NeedBlocks, place: stream.Placement{
 		Leg: ask.Leg, Claim: claim, Ref: v.ref, Incarnation: v.snap.Incarnation, EngineModel: v.snap.EngineModel,
 		BlockTokens: v.snap.Load.Limits.BlockTokens, MaxTokens: int(claim.SequenceTokens - claim.PromptTokens),
 		OverlapTokens: c.OverlapTokens,
@@ -284,13 +259,19 @@ func (m *machine) unbook(a *asked) {
 
 func (m *machine) granted(now time.Time, g *replica.Granted, vs []view) {
 	a := m.tickets[g.Ticket]
+	v := find(vs, g.Replica)
 	if a == nil {
 		// A router before this one asked, and has told nobody.
-		for _, v := range vs {
-			if v.ref.ID == g.Replica {
-				m.emit(giveBack{v.ref, g.Ticket})
-			}
+		if v != nil {
+			m.emit(giveBack{v.ref, g.Ticket})
 		}
+		return
+	}
+	if v != nil && v.snap.Epoch != g.Snapshot.Epoch {
+		// The instance that granted it has failed since. The call knows nothing of this ticket yet, so it can't announce it,
+		// and the new instance will never have heard of it.
+		m.emit(giveBack{v.ref, g.Ticket})
+		m.denied(now, &replica.Refused{Ticket: g.Ticket, Replica: g.Replica, Reason: ledger.Closed, Snapshot: v.snap}, vs)
 		return
 	}
 	delete(m.tickets, g.Ticket)
@@ -307,6 +288,7 @@ func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
 	delete(m.tickets, r.Ticket)
 	m.unbook(a)
 	a.by.refused = true
+	a.by.entry.bar(now, r)
 	m.emit(reranked{})
 	m.answered(now, a.by, vs)
 }
@@ -326,139 +308,87 @@ func (m *machine) answered(now time.Time, by *asking, vs []view) {
 		}
 		m.emit(dispatched{now.Sub(by.entry.sub.Arrival)})
 		m.emit(tellCall{call, stream.Placed{Number: by.entry.sub.Number, Placements: by.placed}})
-		return
+	} else {
+		for _, p := range by.placed {
+			m.emit(giveBack{p.Ref, p.Claim.Ticket})
+		}
+		if !by.gone {
+			m.again(now, by.entry, vs)
+		}
 	}
-	for _, p := range by.placed {
-		m.emit(giveBack{p.Ref, p.Claim.Ticket})
-	}
-	if by.gone {
-		return
-	}
-	by.entry.ranks++
-	if by.entry.ranks < m.cfg.RanksMax && m.place(now, by.entry, vs) {
-		return
-	}
-	by.entry.ranks = 0
-	m.enqueue(by.entry, true)
-	// What was refused may fit again as soon as the snapshots have settled; do not wait for room alone.
-	if at := now.Add(refusedRetry); m.retryAt.IsZero() || at.Before(m.retryAt) {
-		m.retryAt = at
-	}
+	m.pump(now, vs) // what it was booked for and did not get, or needs less of than was booked, others may take
 }
 
-// refusedRetry is when a request whose reservations were refused is tried again even if no room is reported.
-const refusedRetry = 10 * time.Millisecond
+// again ranks a submission anew that was refused, or puts it to the head of the queue.
+func (m *machine) again(now time.Time, e *entry, vs []view) {
+	if e.reranks++; e.reranks <= m.cfg.RanksMax && m.place(now, e, vs) {
+		return
+	}
+	e.reranks = 0
+	m.enqueue(e, true, vs)
+}
 
 // speculate counts a prompt as cached where it was routed, until the engine says so itself.
 func (m *machine) speculate(now time.Time, e *entry, p stream.Placement, vs []view) {
-	for _, v := range vs {
-		if v.ref != p.Ref || v.place == nil {
+	v := find(vs, p.Ref.ID)
+	if v == nil || v.place == nil {
+		return
+	}
+	for _, a := range e.sub.Legs {
+		if a.Leg != p.Leg {
 			continue
 		}
-		for _, a := range e.sub.Legs {
-			if a.Leg == p.Leg {
-				keys := e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens)
-				v.place.Index.Speculate(v.place.Slot, p.Claim.Ticket, keys, now.Add(m.cfg.SpeculationTTL))
-			}
-		}
+		keys := e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens)
+		v.place.Index.Speculate(v.place.Slot, p.Claim.Ticket, keys, now.Add(m.cfg.SpeculationTTL))
+		m.pumped.rode(keys)
 	}
 }
 
 func withdrawSpeculation(vs []view, id scoring.ReplicaID, t scoring.Ticket) {
-	for _, v := range vs {
-		if v.ref.ID == id && v.place != nil {
-			v.place.Index.Withdraw(v.place.Slot, t)
-		}
+	if v := find(vs, id); v != nil && v.place != nil {
+		v.place.Index.Withdraw(v.place.Slot, t)
 	}
 }
 
 func (m *machine) withdraw(w stream.Withdraw) {
-	if id, ok := m.queuedAs[w.Call]; ok {
-		delete(m.queuedAs, w.Call)
-		m.waiting.Remove(id)
+	if e := m.queuedAs[w.Call]; e != nil && names(w, e.sub.Number) {
+		m.waiting.Remove(e.id)
+		m.dequeued(e)
 		m.emit(tellCall{w.Call, stream.Withdrawn{Number: w.Number}})
 		return
 	}
-	if by := m.byCall[w.Call]; by != nil && (w.Number == 0 || by.entry.sub.Number == w.Number) {
+	if by := m.byCall[w.Call]; by != nil && names(w, by.entry.sub.Number) {
 		by.gone = true
 		delete(m.byCall, w.Call)
 		m.emit(tellCall{w.Call, stream.Withdrawn{Number: w.Number}})
 	}
 }
 
-// pump tries the waiting requests in order and turns away those whose time is up.
-func (m *machine) pump(now time.Time, vs []view) {
-	m.retryAt, m.deadlineAt = time.Time{}, time.Time{}
-	tried := 0
-	m.waiting.Each(func(q queue.Entry[*entry]) bool {
-		e := q.Item
-		tried++
-		expired := !now.Before(e.deadline)
-		if tried > m.cfg.ScanMax && !expired {
-			m.keep(e)
-			return false // behind the head entries the deadlines are in the queue's order: nobody further on is due
-		}
-		switch {
-		case m.place(now, e, vs):
-			m.dequeue(e)
-		case expired:
-			m.dequeue(e)
-			m.reject(e, contended(m.retryAfter(), "no replica had room within %s; try again later", m.cfg.QueueTimeout))
-		default:
-			m.keep(e)
-		}
-		return true
-	})
-}
-
-// keep remembers the first deadline of the queue.
-func (m *machine) keep(e *entry) {
-	if m.deadlineAt.IsZero() || e.deadline.Before(m.deadlineAt) {
-		m.deadlineAt = e.deadline
-	}
-}
-
-func (m *machine) dequeue(e *entry) {
-	m.waiting.Remove(e.id)
-	delete(m.queuedAs, e.sub.Call)
-}
+// names says whether a withdrawal is about a submission; number 0 is about any.
+func names(w stream.Withdraw, number uint64) bool { return w.Number == 0 || w.Number == number }
 
 func (m *machine) reject(e *entry, f *fault.Fault) {
 	m.emit(refused{f.Kind})
 	m.emit(tellCall{e.sub.Call, stream.Rejected{Number: e.sub.Number, Fault: f}})
 }
 
-// refusal words a policy's refusal.
-func (m *machine) refusal(e *entry, ask stream.Ask, dec policy.Decision, vs []view) *fault.Fault {
-	switch dec.Cause {
-	case policy.TooLarge:
-		return tooLarge(e, vs)
-	case policy.NoReplica, policy.NoCause, policy.NoRoom, policy.AllCool, policy.NumCauses:
+// firstToken learns how fast a replica prefills. The prefills of one replica follow each other: what passed before the
+// first token of the one before was that one's time.
+func (m *machine) firstToken(now time.Time, f stream.FirstToken, vs []view) {
+	if find(vs, f.Replica) == nil {
+		return
 	}
-	if ask.LastFault != nil {
-		return ask.LastFault
+	took := f.Took
+	if last, ok := m.first[f.Replica]; ok {
+		took = min(took, max(0, now.Sub(last)))
 	}
-	f := fault.New(fault.NoReplica, "no replica of model %q that could take this request is serving now; try again later", m.cfg.Model)
-	f.RetryAfter = dec.RetryAfter
-	return f
+	m.first[f.Replica] = now
+	m.learner.FirstToken(f.Replica, f.PrefillTokens, f.HitTokens, took)
 }
 
-// retryAfter is about how long the queue needs, between a second and a minute, with some jitter so that refused clients
-// do not come back together.
-func (m *machine) retryAfter() time.Duration {
-	prefill := m.learner.Rates("").PrefillSecondsPerToken * float64(m.waiting.Tokens())
-	seconds := min(60, max(1, prefill))
-	return time.Duration(seconds * (1 + 0.25*m.rng.Float64()) * float64(time.Second))
-}
-
-// nextTick is when the machine wants a tick: a held request's bound or the first deadline in the queue. It may come
-// early, never late.
-func (m *machine) nextTick() (time.Time, bool) {
-	if m.waiting.Len() == 0 {
-		return time.Time{}, false
+// steps learns how fast a replica decodes. A step reads the KV of the whole batch, and is slower while a prefill goes on.
+func (m *machine) steps(s stream.Steps, vs []view) {
+	if v := find(vs, s.Replica); v != nil && v.snap.Load.Reserved == 0 {
+		m.learner.Step(s.Replica, max(s.KVTokens, v.snap.Load.DecodeKVTokens), s.Gap)
 	}
-	if !m.retryAt.IsZero() && m.retryAt.Before(m.deadlineAt) {
-		return m.retryAt, true
-	}
-	return m.deadlineAt, true
 }

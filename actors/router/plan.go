@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"plimsoll/actors/fault"
@@ -12,7 +13,6 @@ import (
 	"plimsoll/scoring/ledger"
 	"plimsoll/scoring/policy"
 	"plimsoll/scoring/prefix"
-	"plimsoll/scoring/queue"
 )
 
 // view is one replica as a step sees it.
@@ -22,54 +22,38 @@ type view struct {
 	place *replica.Place // nil while it has no slot in an index
 }
 
-// views reads what the replicas have published.
-func views(refs []*replica.Ref) []view {
-	vs := make([]view, len(refs))
-	for i, ref := range refs {
-		vs[i] = view{ref: ref, snap: ref.Snapshot(), place: ref.Place()}
+// views reads what the replicas have published, into memory of an earlier call.
+func views(refs []*replica.Ref, vs []view) []view {
+	vs = vs[:0]
+	for _, ref := range refs {
+		vs = append(vs, view{ref: ref, snap: ref.Snapshot(), place: ref.Place()})
 	}
 	return vs
 }
 
-// entry is a submission whose prompts are known.
-type entry struct {
-	id       queue.ID
-	sub      *stream.Submit
-	deadline time.Time
-	ranks    int // refused reservations since it was last queued
-	// keys are the prompts' block keys, by block size, made when first needed.
-	keys map[scoring.Tokens][][]prefix.Key
-}
-
-func (e *entry) tokens() scoring.Tokens {
-	var n scoring.Tokens
-	for _, a := range e.sub.Legs {
-		n += e.promptTokens(a)
+// find returns a replica's view, nil if it is not of the fleet.
+func find(vs []view, id scoring.ReplicaID) *view {
+	for i := range vs {
+		if vs[i].ref.ID == id {
+			return &vs[i]
+		}
 	}
-	return n
+	return nil
 }
 
-func (e *entry) promptTokens(a stream.Ask) scoring.Tokens {
-	return scoring.Tokens(len(e.sub.Prompts[a.Prompt].IDs))
+// scratch is memory that one decision leaves to the next.
+type scratch struct {
+	candidates []policy.Candidate
+	claims     []ledger.Claim
+	matches    []match
+	excluded   []policy.Exclusion
+	chosen     []*asked
 }
 
-// keysFor returns a prompt's block keys, hashed once a block size.
-func (e *entry) keysFor(model string, prompt int, blockTokens scoring.Tokens) []prefix.Key {
-	all := e.keys[blockTokens]
-	if all == nil {
-		all = make([][]prefix.Key, len(e.sub.Prompts))
-		e.keys[blockTokens] = all
-	}
-	if all[prompt] == nil {
-		ns := prefix.Namespace{Model: model, Salt: e.sub.Call.Request.CacheSalt}
-		all[prompt] = prefix.AppendKeys([]prefix.Key{}, ns.Seed(), e.sub.Prompts[prompt].IDs, int(blockTokens))
-	}
-	return all[prompt]
-}
-
-// leastSequence is the shortest sequence that answers a leg.
-func (e *entry) leastSequence(a stream.Ask) scoring.Tokens {
-	return e.promptTokens(a) + scoring.Tokens(max(1, e.sub.Call.Request.MinTokens))
+// match is what one index holds of the prompt that is decided for, by slot.
+type match struct {
+	index *prefix.Index
+	held  []scoring.Blocks
 }
 
 // plan is what a leg needs, before it is fitted to a replica.
@@ -95,64 +79,112 @@ func (m *machine) plan(e *entry, a stream.Ask, vs []view) ledger.Plan {
 // longest is the longest sequence that any configured replica takes.
 func longest(vs []view) scoring.Tokens {
 	var n scoring.Tokens
-	for _, v := range vs {
-		if v.snap.Told {
-			n = max(n, v.snap.Load.Limits.SequenceTokens)
+	for i := range vs {
+		if vs[i].snap.Told {
+			n = max(n, vs[i].snap.Load.Limits.SequenceTokens)
 		}
 	}
 	return n
 }
 
-// candidates lays the fleet out for one leg, with the claim that each replica would be asked for.
-func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view) ([]policy.Candidate, []ledger.Claim) {
-	cs, claims := make([]policy.Candidate, len(vs)), make([]ledger.Claim, len(vs))
-	base := m.plan(e, a, vs)
-	held := map[*prefix.Index][]scoring.Blocks{}
-	for i, v := range vs {
-		plan := base
-		overlap := scoring.Blocks(0)
+// layout is the fleet laid out for one leg. It is valid until the next decision.
+type layout struct {
+	plan       ledger.Plan
+	candidates []policy.Candidate
+	claims     []ledger.Claim // what each would be asked for
+	// least is a lower bound of what a replica in service must have free to take the leg, as long as no more of the prompt
+	// is cached than now.
+	least scoring.Blocks
+}
+
+// candidates lays the fleet out for one leg. chosen are the reservations for the legs before it.
+func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, chosen []*asked) layout {
+	s := &m.scratch
+	s.candidates, s.claims = slices.Grow(s.candidates[:0], len(vs))[:len(vs)], slices.Grow(s.claims[:0], len(vs))[:len(vs)]
+	used := 0 // of s.matches
+	l := layout{plan: m.plan(e, a, vs), candidates: s.candidates, claims: s.claims, least: -1}
+	for i := range vs {
+		v := &vs[i]
+		plan := l.plan
+		var overlap, rides scoring.Blocks
 		if v.place != nil && v.snap.State.IndexValid() {
 			keys := e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens)
-			blocks, ok := held[v.place.Index]
-			if !ok {
-				blocks = v.place.Index.Match(now, keys, nil)
-				held[v.place.Index] = blocks
-			}
 			// The prompt's last token is always computed, so its block is never a hit.
-			overlap = min(blocks[v.place.Slot], scoring.Blocks(max(0, plan.PromptTokens-1)/v.place.BlockTokens))
-			plan.OverlapTokens = scoring.Tokens(overlap) * v.place.BlockTokens
+			full := scoring.Blocks(max(0, plan.PromptTokens-1) / v.place.BlockTokens)
+			overlap = min(s.held(now, v.place, keys, &used), full)
+			rides = min(overlap, v.snap.Load.SharedBlocks)
 			if v.place.BlockTokens == v.snap.Load.Limits.BlockTokens {
 				plan.Keys = keys
 				plan.Shares = v.ref.Capabilities.Sharing == engine.SharingFromDispatch
 			}
-		}
-		if v.snap.Told {
-			claims[i] = plan.Claim(v.snap.Load.Limits)
+			if plan.Shares && besides(chosen, v.ref, a.Prompt) {
+				overlap, rides = full, full // another leg brings the prompt there
+			}
+			plan.OverlapTokens = scoring.Tokens(overlap) * v.place.BlockTokens
 		}
 		b := m.booked[v.ref.ID]
-		cs[i] = policy.Candidate{
+		s.claims[i] = ledger.Claim{}
+		if v.snap.Told {
+			s.claims[i] = plan.Claim(v.snap.Load.Limits)
+		}
+		s.candidates[i] = policy.Candidate{
 			ID: v.ref.ID, Incarnation: v.snap.Incarnation, State: stateOf(v.snap.State), Void: v.snap.Recovering,
 			LimitsUnknown: !v.snap.Told, Load: v.snap.Load,
 			PendingRequests: b.requests, PendingBlocks: b.blocks, PendingSeats: b.seats, PendingPrefillTokens: b.prefill,
-			OverlapTokens: plan.OverlapTokens, NeedBlocks: policy.NeedBlocks(claims[i], overlap),
+			OverlapTokens: plan.OverlapTokens, NeedBlocks: policy.NeedBlocks(s.claims[i], rides),
 			Rates: m.learner.Rates(v.ref.ID),
 		}
+		if need := policy.NeedBlocks(s.claims[i], overlap); v.snap.Told && v.snap.State.Routable() && (l.least < 0 || need < l.least) {
+			l.least = need
+		}
+		if e.barred(now, *v) {
+			s.candidates[i].NeedBlocks = max(s.candidates[i].NeedBlocks, v.snap.Load.FreeBlocks()+1)
+		}
 		if !v.snap.CoolingUntil.IsZero() {
-			cs[i].CoolingUntil = &v.snap.CoolingUntil
+			s.candidates[i].CoolingUntil = &v.snap.CoolingUntil
 		}
 	}
-	return cs, claims
+	return l
 }
 
-func (m *machine) demand(e *entry, a stream.Ask, vs []view) policy.Demand {
-	d := policy.Demand{
-		PromptTokens: e.promptTokens(a), OutputTokens: m.plan(e, a, vs).OutputTokens,
-		MinSequenceTokens: e.leastSequence(a), Arrival: e.sub.Arrival, Seats: 1,
+// held is how many leading blocks a replica's index holds; each index is looked through once for all its replicas. used
+// counts the indexes looked through for this prompt.
+func (s *scratch) held(now time.Time, p *replica.Place, keys []prefix.Key, used *int) scoring.Blocks {
+	for i := range s.matches[:*used] {
+		if s.matches[i].index == p.Index {
+			return s.matches[i].held[p.Slot]
+		}
 	}
+	if *used == len(s.matches) {
+		s.matches = append(s.matches, match{})
+	}
+	x := &s.matches[*used]
+	*used++
+	x.index, x.held = p.Index, p.Index.Match(now, keys, x.held)
+	return x.held[p.Slot]
+}
+
+// besides says whether a leg with the same prompt is to go to the replica.
+func besides(chosen []*asked, ref *replica.Ref, prompt int) bool {
+	for _, a := range chosen {
+		if a.place.Ref == ref && a.prompt == prompt {
+			return true
+		}
+	}
+	return false
+}
+
+// demand is what a policy is told of a leg. It is valid until the next decision.
+func (m *machine) demand(e *entry, a stream.Ask, plan ledger.Plan) policy.Demand {
+	excluded := m.scratch.excluded[:0]
 	for _, x := range a.Excluded {
-		d.Excluded = append(d.Excluded, policy.Exclusion{ID: x.Replica, Incarnation: x.Incarnation})
+		excluded = append(excluded, policy.Exclusion{ID: x.Replica, Incarnation: x.Incarnation})
 	}
-	return d
+	m.scratch.excluded = excluded
+	return policy.Demand{
+		PromptTokens: plan.PromptTokens, OutputTokens: plan.OutputTokens,
+		MinSequenceTokens: e.leastSequence(a), Arrival: e.sub.Arrival, Seats: 1, Excluded: excluded,
+	}
 }
 
 // stateOf maps a replica's state to what policies know. A warming replica takes nothing yet: its quota is 0.
@@ -175,42 +207,49 @@ func stateOf(s replica.State) policy.State {
 	return policy.Gone
 }
 
-// packs says whether the whole fleet, were it empty and up, could take all legs of a submission at once: what does not
-// pack would wait for ever. Replicas that never told their limits are given the benefit of the doubt.
+// never returns the refusal of a submission of several legs that the fleet could not take even if all of it were up and
+// idle: it would wait for ever. Replicas that never told their limits are given the benefit of the doubt.
+func (m *machine) never(e *entry, vs []view) *fault.Fault {
+	if len(vs) == 0 || slices.ContainsFunc(vs, func(v view) bool { return !v.snap.Told }) {
+		return nil
+	}
+	for _, a := range e.sub.Legs {
+		if e.leastSequence(a) > longest(vs) {
+			return tooLarge(e, vs)
+		}
+	}
+	if !m.packs(e, vs) {
+		return doesNotPack(e)
+	}
+	return nil
+}
+
+// packs says whether all legs find room at once on an idle fleet, the longest first and each where the most is left.
 func (m *machine) packs(e *entry, vs []view) bool {
 	type room struct {
-		limits scoring.Limits
 		seats  int
 		blocks scoring.Blocks
 		seen   map[int]bool // prompts whose shared blocks are counted
 	}
-	rooms := make([]room, 0, len(vs))
-	for _, v := range vs {
-		if !v.snap.Told {
-			return true
-		}
-		l := v.snap.Load.Limits
-		rooms = append(rooms, room{l, l.Seats, l.KVBlocks, map[int]bool{}})
+	rooms := make([]room, len(vs))
+	for i := range vs {
+		l := vs[i].snap.Load.Limits
+		rooms[i] = room{l.Seats, l.KVBlocks, map[int]bool{}}
 	}
 	for _, a := range e.sub.Legs {
-		best, left := -1, scoring.Blocks(-1)
-		var need scoring.Blocks
+		base := m.plan(e, a, vs)
+		best, left, need := -1, scoring.Blocks(-1), scoring.Blocks(0)
 		for i := range rooms {
-			r := &rooms[i]
-			plan := m.plan(e, a, vs)
-			plan.Shares = vs[i].ref.Capabilities.Sharing == engine.SharingFromDispatch
-			if plan.Shares {
-				plan.Keys = e.keysFor(m.cfg.Model, a.Prompt, r.limits.BlockTokens)
+			r, limits, plan := &rooms[i], vs[i].snap.Load.Limits, base
+			if plan.Shares = vs[i].ref.Capabilities.Sharing == engine.SharingFromDispatch; plan.Shares {
+				plan.Keys = e.keysFor(m.cfg.Model, a.Prompt, limits.BlockTokens)
 			}
-			claim := plan.Claim(r.limits)
+			claim := plan.Claim(limits)
 			n := claim.PrivateBlocks
 			if !r.seen[a.Prompt] {
 				n += scoring.Blocks(len(claim.SharedKeys))
 			}
-			if e.leastSequence(a) > r.limits.SequenceTokens || r.seats < 1 || n > r.blocks {
-				continue
-			}
-			if r.blocks-n > left {
+			if e.leastSequence(a) <= limits.SequenceTokens && r.seats > 0 && n <= r.blocks && r.blocks-n > left {
 				best, left, need = i, r.blocks-n, n
 			}
 		}
@@ -222,6 +261,21 @@ func (m *machine) packs(e *entry, vs []view) bool {
 		rooms[best].seen[a.Prompt] = true
 	}
 	return true
+}
+
+// refusal words a policy's refusal.
+func (m *machine) refusal(e *entry, ask stream.Ask, dec policy.Decision, vs []view) *fault.Fault {
+	switch dec.Cause {
+	case policy.TooLarge:
+		return tooLarge(e, vs)
+	case policy.NoReplica, policy.NoCause, policy.NoRoom, policy.AllCool, policy.NumCauses:
+	}
+	if ask.LastFault != nil {
+		return ask.LastFault
+	}
+	f := fault.New(fault.NoReplica, "no replica of model %q that could take this request is serving now; try again later", m.cfg.Model)
+	f.RetryAfter = dec.RetryAfter
+	return f
 }
 
 // tooLarge words the refusal of a leg that no configured replica can hold.

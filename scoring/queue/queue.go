@@ -97,8 +97,8 @@ func Before[T any](a, b Entry[T]) int {
 // Queue is the waiting room. See the package comment.
 type Queue[T any] struct {
 	cfg     Config
-	entries []Entry[T]      // in order
-	byID    map[ID]Entry[T] // what is needed to find an entry's place
+	entries []*Entry[T] // in order
+	byID    map[ID]*Entry[T]
 	tokens  scoring.Tokens
 }
 
@@ -107,7 +107,7 @@ func New[T any](cfg Config) *Queue[T] {
 	if cfg.RequestsMax <= 0 || cfg.TokensMax <= 0 {
 		panic("queue: every bound is positive")
 	}
-	return &Queue[T]{cfg: cfg, byID: map[ID]Entry[T]{}}
+	return &Queue[T]{cfg: cfg, byID: map[ID]*Entry[T]{}}
 }
 
 // Push lets a request in at its place by arrival. It fails with a [*FullError] where a bound would be passed, and with
@@ -119,21 +119,26 @@ func (q *Queue[T]) Push(id ID, item T, tokens scoring.Tokens, arrival time.Time)
 	case q.tokens+tokens > q.cfg.TokensMax:
 		return &FullError{Bound: Tokens, Max: int(q.cfg.TokensMax)}
 	}
-	return q.insert(Entry[T]{ID: id, Item: item, Tokens: tokens, Arrival: arrival})
+	return q.insert(&Entry[T]{ID: id, Item: item, Tokens: tokens, Arrival: arrival})
 }
 
 // PushHead brings a request back to the head. The bounds do not stop it: it was let in before and is a live request.
 // It fails with [ErrDuplicate] alone.
 func (q *Queue[T]) PushHead(id ID, item T, tokens scoring.Tokens, arrival time.Time) error {
-	return q.insert(Entry[T]{ID: id, Item: item, Tokens: tokens, Arrival: arrival, Head: true})
+	return q.insert(&Entry[T]{ID: id, Item: item, Tokens: tokens, Arrival: arrival, Head: true})
 }
 
-func (q *Queue[T]) insert(e Entry[T]) error {
+// place is where an entry stands or would stand.
+func (q *Queue[T]) place(e *Entry[T]) int {
+	at, _ := slices.BinarySearchFunc(q.entries, e, func(a, b *Entry[T]) int { return Before(*a, *b) })
+	return at
+}
+
+func (q *Queue[T]) insert(e *Entry[T]) error {
 	if _, ok := q.byID[e.ID]; ok {
 		return fmt.Errorf("request %d: %w", e.ID, ErrDuplicate)
 	}
-	at, _ := slices.BinarySearchFunc(q.entries, e, Before[T])
-	q.entries = slices.Insert(q.entries, at, e)
+	q.entries = slices.Insert(q.entries, q.place(e), e)
 	q.byID[e.ID] = e
 	q.tokens += e.Tokens
 	return nil
@@ -145,11 +150,15 @@ func (q *Queue[T]) Remove(id ID) (Entry[T], bool) {
 	if !ok {
 		return Entry[T]{}, false
 	}
-	at, _ := slices.BinarySearchFunc(q.entries, e, Before[T])
+	at := q.place(e)
 	q.entries = slices.Delete(q.entries, at, at+1)
-	delete(q.byID, id)
+	q.forget(e)
+	return *e, true
+}
+
+func (q *Queue[T]) forget(e *Entry[T]) {
+	delete(q.byID, e.ID)
 	q.tokens -= e.Tokens
-	return e, true
 }
 
 // Peek returns the first request; false if the queue is empty.
@@ -157,17 +166,43 @@ func (q *Queue[T]) Peek() (Entry[T], bool) {
 	if len(q.entries) == 0 {
 		return Entry[T]{}, false
 	}
-	return q.entries[0], true
+	return *q.entries[0], true
 }
 
-// Each calls yield with every request in order until it returns false. yield may push and remove; the walk is over the
-// queue as it was at the start.
-func (q *Queue[T]) Each(yield func(Entry[T]) bool) {
-	for _, e := range slices.Clone(q.entries) {
-		if !yield(e) {
-			return
+// Visit says what becomes of a request that a scan has come to.
+type Visit uint8
+
+// Outcomes of a visit.
+const (
+	Keep Visit = iota // it stays
+	Take              // it leaves the queue
+	Stop              // it stays, and the scan ends
+)
+
+// Scan visits the requests in order until it is told to stop, the queue ends, or keepMax requests were kept. visit must
+// not change the queue. Its cost is that of the requests visited, however many wait.
+func (q *Queue[T]) Scan(keepMax int, visit func(Entry[T]) Visit) {
+	seen, kept := 0, 0
+	for stop := false; !stop && seen < len(q.entries) && kept < keepMax; seen++ {
+		e := q.entries[seen]
+		switch visit(*e) {
+		case Take:
+			q.forget(e)
+			continue
+		case Stop:
+			stop = true
+		case Keep:
 		}
+		q.entries[kept] = e
+		kept++
 	}
+	gone := seen - kept
+	if gone == 0 {
+		return
+	}
+	copy(q.entries[gone:seen], q.entries[:kept])
+	clear(q.entries[:gone])
+	q.entries = q.entries[gone:]
 }
 
 // Len is the number of waiting requests.

@@ -17,9 +17,9 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func ids(q *queue.Queue[string]) []queue.ID {
 	out := []queue.ID{}
-	q.Each(func(e queue.Entry[string]) bool {
+	q.Scan(q.Len(), func(e queue.Entry[string]) queue.Visit {
 		out = append(out, e.ID)
-		return true
+		return queue.Keep
 	})
 	return out
 }
@@ -92,6 +92,37 @@ func TestQueueAgainstList(t *testing.T) {
 					did["remove"]++
 				}
 			},
+			"scan": func(t *rapid.T) {
+				// A pump takes out what it dispatches; it keeps some, and stops anywhere.
+				keepMax := rapid.IntRange(0, 6).Draw(t, "keep at most")
+				var seen, want []queue.ID
+				order := ids(q)
+				kept, taken := 0, map[queue.ID]bool{}
+				q.Scan(keepMax, func(e queue.Entry[string]) queue.Visit {
+					seen = append(seen, e.ID)
+					v := rapid.SampledFrom([]queue.Visit{queue.Keep, queue.Keep, queue.Take, queue.Take, queue.Stop}).Draw(t, "visit")
+					switch v {
+					case queue.Take:
+						taken[e.ID] = true
+						did["take"]++
+					case queue.Keep:
+						kept++
+					case queue.Stop:
+						kept = keepMax
+						did["stop"]++
+					}
+					if kept == keepMax {
+						want = order[:len(seen)]
+					}
+					return v
+				})
+				if want == nil && keepMax > 0 {
+					want = order
+				}
+				require.Equal(t, len(want), len(seen), "until enough are kept, or all were seen")
+				require.Equal(t, order[:len(seen)], append([]queue.ID{}, seen...))
+				list = slices.DeleteFunc(list, func(e queue.Entry[string]) bool { return taken[e.ID] })
+			},
 			"": func(t *rapid.T) {
 				sorted := slices.SortedFunc(slices.Values(list), func(a, b queue.Entry[string]) int {
 					for _, before := range []func(x, y queue.Entry[string]) bool{
@@ -130,25 +161,34 @@ func TestQueueAgainstList(t *testing.T) {
 		require.Zero(t, q.Tokens())
 	})
 	t.Log(did)
-	for _, op := range []string{"push", "push head", "remove", "duplicate", "too many requests", "too many tokens"} {
+	for _, op := range []string{"push", "push head", "remove", "duplicate", "too many requests", "too many tokens", "take", "stop"} {
 		require.GreaterOrEqual(t, did[op], 20, "too few cases of %q", op)
 	}
 }
 
-// TestEachMayChangeTheQueue: a pump takes out what it dispatches while it walks.
-func TestEachMayChangeTheQueue(t *testing.T) {
-	q := queue.New[string](queue.DefaultConfig())
-	for id := range queue.ID(6) {
-		require.NoError(t, q.Push(id, "", 1, start))
-	}
-	var seen []queue.ID
-	q.Each(func(e queue.Entry[string]) bool {
-		seen = append(seen, e.ID)
-		if e.ID%2 == 0 {
-			q.Remove(e.ID)
+// BenchmarkScanFront takes one request from the front of a long queue and lets one in at its end: a busy router's life.
+func BenchmarkScanFront(b *testing.B) {
+	q := queue.New[int](queue.Config{RequestsMax: 8192, TokensMax: 1 << 30})
+	next := queue.ID(0)
+	push := func() {
+		next++
+		if err := q.Push(next, 0, 1000, start.Add(time.Duration(next))); err != nil {
+			b.Fatal(err)
 		}
-		return e.ID < 4
-	})
-	require.Equal(t, []queue.ID{0, 1, 2, 3, 4}, seen)
-	require.Equal(t, []queue.ID{1, 3, 5}, ids(q))
+	}
+	for range 4096 {
+		push()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		visited := 0
+		q.Scan(160, func(queue.Entry[int]) queue.Visit {
+			visited++
+			if visited == 1 {
+				return queue.Take
+			}
+			return queue.Keep
+		})
+		push()
+	}
 }

@@ -1,0 +1,129 @@
+package router
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"plimsoll/actors/replica"
+	"plimsoll/actors/stream"
+	"plimsoll/scoring"
+	"plimsoll/scoring/prefix"
+	"plimsoll/scoring/queue"
+)
+
+// entry is a submission whose prompts are known.
+type entry struct {
+	id       queue.ID
+	sub      *stream.Submit
+	deadline time.Time
+	due      int // place among the deadlines, -1 outside
+	reranks  int // since it was last queued
+	// need is a lower bound of what a replica must have free to take it, as of the last decision; 0 if none is known.
+	need scoring.Blocks
+	bars []bar
+	// keys are the prompts' block keys, by block size, made when first needed.
+	keys []blockKeys
+}
+
+type blockKeys struct {
+	blockTokens scoring.Tokens
+	byPrompt    [][]prefix.Key
+}
+
+// bar is a refused reservation: the replica's ledger knows better than its snapshot shows how much of a cached prefix can
+// be shared, so it is asked again only when it has more room than it had, or after a while.
+type bar struct {
+	replica            scoring.ReplicaID
+	epoch, incarnation uint64
+	blocks             scoring.Blocks // free then
+	seats              int            // likewise
+	until              time.Time
+}
+
+func newEntry(id queue.ID, sub *stream.Submit) *entry {
+	e := &entry{id: id, sub: sub, due: -1}
+	if len(sub.Legs) > 1 {
+		// Long prompts first: they find a place while there is the most room.
+		legs := slices.Clone(sub.Legs)
+		slices.SortStableFunc(legs, func(a, b stream.Ask) int { return cmp.Compare(e.promptTokens(b), e.promptTokens(a)) })
+		own := *sub
+		own.Legs = legs
+		e.sub = &own
+	}
+	return e
+}
+
+// legs are what is asked for, the longest prompt first.
+func (e *entry) legs() []stream.Ask { return e.sub.Legs }
+
+func (e *entry) tokens() scoring.Tokens {
+	var n scoring.Tokens
+	for _, a := range e.sub.Legs {
+		n += e.promptTokens(a)
+	}
+	return n
+}
+
+func (e *entry) promptTokens(a stream.Ask) scoring.Tokens {
+	return scoring.Tokens(len(e.sub.Prompts[a.Prompt].IDs))
+}
+
+// leastSequence is the shortest sequence that answers a leg.
+func (e *entry) leastSequence(a stream.Ask) scoring.Tokens {
+	return e.promptTokens(a) + scoring.Tokens(max(1, e.sub.Call.Request.MinTokens))
+}
+
+// keysFor returns a prompt's block keys, hashed once a block size.
+func (e *entry) keysFor(model string, prompt int, blockTokens scoring.Tokens) []prefix.Key {
+	at := slices.IndexFunc(e.keys, func(k blockKeys) bool { return k.blockTokens == blockTokens })
+	if at < 0 {
+		at = len(e.keys)
+		e.keys = append(e.keys, blockKeys{blockTokens, make([][]prefix.Key, len(e.sub.Prompts))})
+	}
+	keys := &e.keys[at].byPrompt[prompt]
+	if *keys == nil {
+		ns := prefix.Namespace{Model: model, Salt: e.sub.Call.Request.CacheSalt}
+		ids := e.sub.Prompts[prompt].IDs
+		*keys = prefix.AppendKeys(make([]prefix.Key, 0, len(ids)/int(blockTokens)), ns.Seed(), ids, int(blockTokens))
+	}
+	return *keys
+}
+
+// sharesAny says whether a prompt begins with one of the blocks.
+func (e *entry) sharesAny(first map[prefix.Key]struct{}) bool {
+	if len(first) == 0 {
+		return false
+	}
+	for _, k := range e.keys {
+		for _, keys := range k.byPrompt {
+			if len(keys) == 0 {
+				continue
+			}
+			if _, ok := first[keys[0]]; ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// bar notes a refusal.
+func (e *entry) bar(now time.Time, r *replica.Refused) {
+	e.bars = slices.DeleteFunc(e.bars, func(b bar) bool { return b.replica == r.Replica })
+	e.bars = append(e.bars, bar{
+		replica: r.Replica, epoch: r.Snapshot.Epoch, incarnation: r.Snapshot.Incarnation,
+		blocks: r.Snapshot.Load.FreeBlocks(), seats: r.Snapshot.Load.FreeSeats(), until: now.Add(recheck),
+	})
+}
+
+// barred says whether a replica has refused this entry and nothing has changed there since.
+func (e *entry) barred(now time.Time, v view) bool {
+	for _, b := range e.bars {
+		if b.replica == v.ref.ID {
+			return now.Before(b.until) && b.epoch == v.snap.Epoch && b.incarnation == v.snap.Incarnation &&
+				v.snap.Load.FreeBlocks() <= b.blocks && v.snap.Load.FreeSeats() <= b.seats
+		}
+	}
+	return false
+}

@@ -1,0 +1,289 @@
+package router
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"plimsoll/actors/replica"
+	"plimsoll/actors/stream"
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+	"plimsoll/scoring/policy"
+)
+
+// market is one run of the router's machine among replicas with real ledgers.
+type market struct {
+	*rig
+
+	subs []*stream.Submit // the newest submission of each call
+	did  map[string]int
+}
+
+// TestMachineAtQuiescence submits, answers, ends, withdraws and resubmits in any order, while replicas come and go and
+// signs of room are lost. After every step the router's own bookings are those of the reservations under way, and after
+// every pump no request waits that would be dispatched if it were decided again. When all has ended nothing is left, and
+// every submission has got exactly one answer.
+func TestMachineAtQuiescence(t *testing.T) {
+	did := map[string]int{}
+	for range 8 {
+		rapid.Check(t, func(t *rapid.T) { runMarket(t, did) })
+	}
+	t.Log(did)
+	for _, what := range []string{
+		"submitted", "several legs", "placed", "placed from the queue", "given back", "reranked", "rejected", "withdrawn",
+		"superseded", "ended", "state", "new life", "new epoch", "held checks",
+	} {
+		require.GreaterOrEqual(t, did[what], 50, "too few cases of %q", what)
+	}
+}
+
+func runMarket(t *rapid.T, did map[string]int) {
+	cfg := testConfig()
+	cfg.Policy = rapid.SampledFrom(policy.Names()).Draw(t, "policy")
+	cfg.Admission = rapid.SampledFrom([]Admission{Expected, Strict}).Draw(t, "admission")
+	cfg.QueueTimeout = 5 * time.Second
+	cfg.Queue.RequestsMax = 12
+	m := &market{rig: newRig(t, cfg, rapid.IntRange(1, 3).Draw(t, "replicas")), did: did}
+	if rapid.Bool().Draw(t, "one does not share") {
+		m.sites[0].ref.Capabilities = engine.Capabilities{Sharing: engine.SharingNever}
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"submit":      m.submitAny,
+		"submit more": m.submitAny,
+		"deliver":     m.deliverAny,
+		"deliver all": func(*rapid.T) { m.deliver() },
+		"end": func(t *rapid.T) {
+			p := m.pickPlaced(t)
+			m.site(p.Ref.ID).ledger.End(p.Claim.Ticket, ledger.Finished)
+			m.placed = slices.DeleteFunc(m.placed, func(q stream.Placement) bool { return q.Claim.Ticket == p.Claim.Ticket })
+			m.did["ended"]++
+			if rapid.IntRange(0, 3).Draw(t, "lost") > 0 {
+				m.step(replica.Room{Replica: p.Ref.ID})
+				m.held(t)
+			}
+		},
+		"progress": func(t *rapid.T) {
+			p := m.pickPlaced(t)
+			m.site(p.Ref.ID).ledger.Grow(p.Claim.Ticket, scoring.Tokens(rapid.IntRange(1, 400).Draw(t, "produced")))
+		},
+		"withdraw": m.withdrawAny,
+		"again":    m.again,
+		"time": func(t *rapid.T) {
+			m.pass(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond)
+		},
+		"state": m.changeState,
+		"":      m.check,
+	})
+	m.settle(t)
+}
+
+func (m *market) submitAny(t *rapid.T) {
+	req := &stream.Request{Model: "m", N: rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "n")}
+	if rapid.Bool().Draw(t, "max_tokens given") {
+		req.MaxTokens = new(rapid.IntRange(1, 300).Draw(t, "max_tokens"))
+	}
+	prompts := make([][]uint32, rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "prompts"))
+	for i := range prompts {
+		// Few families, so that prefixes are shared.
+		prompts[i] = ids(rapid.IntRange(0, 3).Draw(t, "family"), 999)[:rapid.IntRange(1, 999).Draw(t, "tokens")]
+	}
+	sub := m.askFor(req, prompts...)
+	sub.Again = rapid.IntRange(0, 4).Draw(t, "again") == 0
+	if sub.Again {
+		x := rapid.SampledFrom(m.sites).Draw(t, "excluded")
+		sub.Legs[0].Excluded = []stream.Exclusion{{Replica: x.ref.ID, Incarnation: x.snap.Incarnation}}
+	}
+	m.subs = append(m.subs, sub)
+	m.did["submitted"]++
+	if len(sub.Legs) > 1 {
+		m.did["several legs"]++
+	}
+	m.step(sub)
+}
+
+func (m *market) deliverAny(t *rapid.T) {
+	if len(m.sent) == 0 {
+		t.Skip("nothing is on its way")
+	}
+	m.deliverOne(rapid.IntRange(0, len(m.sent)-1).Draw(t, "which"))
+}
+
+func (m *market) pickPlaced(t *rapid.T) stream.Placement {
+	if len(m.placed) == 0 {
+		t.Skip("nothing runs")
+	}
+	return rapid.SampledFrom(m.placed).Draw(t, "placement")
+}
+
+func (m *market) pickSub(t *rapid.T) int {
+	if len(m.subs) == 0 {
+		t.Skip("nothing was submitted")
+	}
+	return rapid.IntRange(0, len(m.subs)-1).Draw(t, "submission")
+}
+
+// answered is how often the newest submission of a call was answered.
+func (m *market) answered(sub *stream.Submit) int {
+	n := 0
+	for _, a := range m.told[sub.Call] {
+		switch a := a.(type) {
+		case stream.Placed:
+			if a.Number == sub.Number {
+				n++
+			}
+		case stream.Rejected:
+			if a.Number == sub.Number {
+				n++
+			}
+		case stream.Withdrawn:
+			if a.Number == sub.Number {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (m *market) withdrawAny(t *rapid.T) {
+	sub := m.subs[m.pickSub(t)]
+	before := m.answered(sub)
+	m.step(stream.Withdraw{Call: sub.Call, Number: sub.Number})
+	require.Equal(t, 1, m.answered(sub), "an answer is there, or comes at once")
+	if before == 0 {
+		m.did["withdrawn"]++
+	}
+}
+
+// again submits what is open once more, as a call does whose router was restarted.
+func (m *market) again(t *rapid.T) {
+	i := m.pickSub(t)
+	if m.answered(m.subs[i]) > 0 {
+		t.Skip("answered")
+	}
+	next := *m.subs[i]
+	next.Number++
+	m.subs[i] = &next
+	m.did["superseded"]++
+	m.step(&next)
+}
+
+func (m *market) changeState(t *rapid.T) {
+	s := rapid.SampledFrom(m.sites).Draw(t, "replica")
+	switch rapid.IntRange(0, 3).Draw(t, "what") {
+	case 0:
+		s.snap.State = rapid.SampledFrom([]replica.State{replica.Ready, replica.Ready, replica.Warming, replica.Down, replica.Draining}).Draw(t, "state")
+		m.did["state"]++
+	case 1:
+		s.snap.Incarnation++
+		s.ledger.EndAll(ledger.Lost)
+		m.placed = slices.DeleteFunc(m.placed, func(p stream.Placement) bool { return p.Ref == s.ref })
+		m.did["new life"]++
+	case 2:
+		s.snap.Epoch++
+		m.did["new epoch"]++
+	case 3:
+		s.snap.CoolingUntil = m.now.Add(time.Duration(rapid.IntRange(0, 2000).Draw(t, "ms")) * time.Millisecond)
+	}
+	if rapid.Bool().Draw(t, "told") {
+		m.step(replica.Room{Replica: s.ref.ID})
+		m.held(t)
+	}
+}
+
+// check recomputes what the machine keeps.
+func (m *market) check(t *rapid.T) {
+	booked := map[scoring.ReplicaID]booking{}
+	for _, e := range m.sent {
+		a := m.m.tickets[e.claim.Ticket]
+		require.NotNil(t, a)
+		b := booked[e.ref.ID]
+		b.requests++
+		b.blocks += a.need
+		b.seats += e.claim.Seats
+		b.prefill += e.claim.PrefillTokens
+		booked[e.ref.ID] = b
+		if a.by.entry.reranks > 0 {
+			m.did["reranked"]++
+		}
+	}
+	require.Equal(t, booked, m.m.booked)
+	require.Len(t, m.m.tickets, len(m.sent))
+	require.Len(t, m.m.queuedAs, m.m.waiting.Len())
+	require.Len(t, m.m.deadlines.items, m.m.waiting.Len())
+	for call, e := range m.m.queuedAs {
+		require.Equal(t, call, e.sub.Call)
+		require.Nil(t, m.m.byCall[call], "it waits or it reserves")
+	}
+	for _, sub := range m.subs {
+		require.LessOrEqual(t, m.answered(sub), 1)
+	}
+	if _, ok := m.m.nextTick(); m.m.waiting.Len() > 0 {
+		require.True(t, ok, "what waits has a bound in time")
+	}
+}
+
+// held checks that nobody waits whom a decision, taken again, would dispatch or refuse.
+func (m *market) held(t *rapid.T) {
+	vs := m.views()
+	for _, e := range m.m.queuedAs {
+		var chosen []*asked
+		held := false
+		for _, ask := range e.legs() {
+			l := m.m.candidates(m.now, e, ask, vs, chosen)
+			d := m.m.demand(e, ask, l.plan)
+			dec := m.m.policy.Decide(m.now, &d, l.candidates)
+			if dec.Verdict == policy.Dispatch {
+				chosen = append(chosen, m.m.book(&asking{entry: e}, ask, vs[dec.Index], &l.claims[dec.Index], &l.candidates[dec.Index]))
+				continue
+			}
+			held = dec.Verdict == policy.Hold
+			break
+		}
+		for _, a := range chosen {
+			m.m.unbook(a)
+		}
+		require.True(t, held, "it waits although it could go")
+		m.did["held checks"]++
+	}
+}
+
+// settle heals the fleet and lets everything end.
+func (m *market) settle(t *rapid.T) {
+	for _, s := range m.sites {
+		s.snap.State, s.snap.CoolingUntil = replica.Ready, time.Time{}
+	}
+	queued := m.m.waiting.Len()
+	for range 1000 {
+		m.deliver()
+		for len(m.placed) > 0 {
+			p := m.placed[0]
+			m.placed = m.placed[1:]
+			m.site(p.Ref.ID).ledger.End(p.Claim.Ticket, ledger.Finished) // lost already if its life is over
+			m.step(replica.Room{Replica: p.Ref.ID})
+			m.deliver()
+		}
+		if m.m.waiting.Len() == 0 && len(m.sent) == 0 {
+			break
+		}
+		// All are idle: only a bar may hold anybody, and no longer than this.
+		m.pass(recheck)
+	}
+	m.empty()
+	for _, s := range m.sites {
+		require.True(t, s.ledger.Empty())
+	}
+	for _, sub := range m.subs {
+		require.Equal(t, 1, m.answered(sub), "exactly one answer")
+		if _, ok := m.told[sub.Call][len(m.told[sub.Call])-1].(stream.Placed); ok {
+			m.did["placed"]++
+		}
+	}
+	m.did["placed from the queue"] += queued
+	m.did["given back"] += m.back
+	m.did["rejected"] += len(m.kinds)
+}
