@@ -22,5 +22,5 @@
 // # Start and end
 //
 // Start spawns node, which spawns the rest; replicas connect by themselves. Drain refuses new requests and waits for the
-// running ones; Stop ends what is left with an error, stops the actors and closes the engines.
+// running ones; Stop ends what is left with an error, closes the engines and stops the actors.
 package actors

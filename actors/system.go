@@ -311,7 +311,7 @@ func (s *System) Drain(ctx context.Context) error {
 // stopWait bounds how long the actors may take to stop; they only wait for goroutines that promise to end at once.
 const stopWait = 10 * time.Second
 
-// Stop ends what still runs with an error, stops the actors and closes the engines. It is called once, after Drain or
+// Stop ends what still runs with an error, closes the engines and stops the actors. It is called once, after Drain or
 // instead of it.
 func (s *System) Stop() error {
 	s.Close()
@@ -319,17 +319,17 @@ func (s *System) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopWait)
 	defer cancel()
 	errs := []error{s.live.Drained(ctx)}
-	if err := s.actors.Root.StopFuture(s.node).Wait(); err != nil {
-		errs = append(errs, fmt.Errorf("stopping the actors: %w", err))
-	}
-	s.actors.Shutdown()
+	// Engines end before the actors: only that ends the attempts that a hung one holds, and their ends are to be heard.
 	for _, m := range s.models {
 		for _, ref := range m.refs {
 			errs = append(errs, ref.Engine.Close())
 		}
 	}
-	// Attempts that a hung engine held are let go of now.
 	errs = append(errs, s.live.Wait(ctx))
+	if err := s.actors.Root.StopFuture(s.node).Wait(); err != nil {
+		errs = append(errs, fmt.Errorf("stopping the actors: %w", err))
+	}
+	s.actors.Shutdown()
 	return errors.Join(errs...)
 }
 

@@ -2,14 +2,12 @@ package stream
 
 import (
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
 	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/supervise"
-	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
 )
 
@@ -52,7 +50,7 @@ type Call struct {
 
 	// The goroutine's own.
 	open    map[uint64]*running // attempts whose end was not dealt with
-	pending []any               // taken from the inbox; the first is being dealt with
+	pending []any               // taken from the inbox; the first is being dealt with, and nothing was done of it if its step panics
 	left    bool                // nothing reaches the call any more
 	summary Summary
 }
@@ -171,14 +169,9 @@ func (c *Call) panicked(value any) {
 	c.summary.Fault = flt
 	c.Response.End(flt)
 	c.deps.Router(Withdraw{Call: c, Number: 0})
-	started := map[scoring.Ticket]bool{}
 	for _, a := range c.open {
-		started[a.place.Claim.Ticket] = true
 		a.place.Ref.Tell(replica.Linger{Ticket: a.place.Claim.Ticket})
 		a.cancel()
-	}
-	if len(c.pending) > 0 {
-		c.pending[0] = unstarted(c.pending[0], started)
 	}
 	c.deps.Live.leave(c, c.announce, func(attempt uint64) replica.Announcement { return lingering(c.open[attempt]) })
 	for attempt, a := range c.open { // their Generate has returned
@@ -195,16 +188,6 @@ func (c *Call) panicked(value any) {
 		delete(c.open, attempt)
 	}
 	c.over(c.Response.Usage())
-}
-
-// unstarted takes from a Placed what was begun of it before the machine broke: those attempts are ended as such.
-func unstarted(message any, started map[scoring.Ticket]bool) any {
-	p, ok := message.(Placed)
-	if !ok {
-		return message
-	}
-	p.Placements = slices.DeleteFunc(slices.Clone(p.Placements), func(p Placement) bool { return started[p.Claim.Ticket] })
-	return p
 }
 
 // announce answers a restarted replica for a call whose machine broke.

@@ -242,7 +242,8 @@ func TestCancel(t *testing.T) {
 			{"decode", func(r *rig) { r.run(9, "a"); r.do(text(1, "xy")) }, []string{"a: linger 1", "abort 1", "finished 1 on a with 2"}, true},
 			{
 				"decode where aborts aren't confirmed", func(r *rig) { r.run(9, "p"); r.do(text(1, "xy")) },
-				[]string{"p: linger 1", "abort 1", "finished 1 on p with 2", `p: learned 5 ""`}, true,
+				[]string{"p: linger 1", "abort 1", "finished 1 on p with 2", `p: learned 5 ""`},
+				true,
 			},
 			{
 				"routed anew", func(r *rig) { r.run(9, "a"); r.do(attemptEnded{1, failure(engine.Shed)}) }, []string{"withdraw 2"}, false,
@@ -261,7 +262,9 @@ func TestCancel(t *testing.T) {
 				require.False(t, timed)
 				if r.m.waiting != nil { // whatever the router answers
 					for _, answer := range []any{
-						Withdrawn{Number: r.m.asked}, Rejected{Number: r.m.asked, Fault: fault.New(fault.NoReplica, "none")}, RouterRestarted{},
+						Withdrawn{Number: r.m.asked},
+						Rejected{Number: r.m.asked, Fault: fault.New(fault.NoReplica, "none")},
+						RouterRestarted{},
 						Placed{Number: r.m.asked, Placements: []Placement{r.place(0, "b", 9)}},
 					} {
 						one := *r.m

@@ -401,7 +401,7 @@ func (w *world) leave(event any, what string) {
 func (w *world) replicaRestarts() {
 	name := rapid.SampledFrom([]string{"a", "b", "p1"}).Draw(w.t, "replica")
 	ref := w.r.ref(name)
-	want := name + " announced in 7"
+	want := []string{name + " announced in 7"}
 	for _, id := range sortedCalls(w.calls) {
 		c := w.calls[id]
 		if c.place.Ref != ref {
@@ -417,11 +417,11 @@ func (w *world) replicaRestarts() {
 		if c.aborted {
 			state, produced = "lingering", w.r.m.attempts[id].produced
 		}
-		want += fmt.Sprintf(", %d %s %d", c.place.Claim.Ticket.Number, state, produced)
+		want = append(want, fmt.Sprintf("%d %s %d", c.place.Claim.Ticket.Number, state, produced))
 		w.hit(true, "announced "+state)
 	}
 	w.step(ReplicaRestarted{Ref: ref, Epoch: 7})
-	require.Equal(w.t, []string{want}, w.announced)
+	require.Equal(w.t, []string{strings.Join(want, ", ")}, w.announced)
 }
 
 // drain lets everything come to an end and checks what each ticket's replica has heard.

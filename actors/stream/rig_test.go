@@ -118,11 +118,11 @@ func word(e effect) string {
 	case abortAttempt:
 		return fmt.Sprintf("abort %d", e.attempt)
 	case *appendLeg:
-		text := ""
+		var text strings.Builder
 		for _, entry := range e.entries {
-			text += entry.Text
+			text.WriteString(entry.Text)
 		}
-		return fmt.Sprintf("leg %d: %d %q", e.leg, len(e.entries), text)
+		return fmt.Sprintf("leg %d: %d %q", e.leg, len(e.entries), text.String())
 	case finishLeg:
 		return fmt.Sprintf("leg %d: %s", e.leg, finishWord(e.finish))
 	case placedLeg:
@@ -153,20 +153,21 @@ func finishWord(f Finish) string {
 func routerWord(message any) string {
 	switch e := message.(type) {
 	case *Submit:
-		w := fmt.Sprintf("submit %d", e.Number)
+		var w strings.Builder
+		fmt.Fprintf(&w, "submit %d", e.Number)
 		if e.Again {
-			w += " again"
+			w.WriteString(" again")
 		}
 		for _, a := range e.Legs {
-			w += fmt.Sprintf(", leg %d", a.Leg)
+			fmt.Fprintf(&w, ", leg %d", a.Leg)
 			for _, x := range a.Excluded {
-				w += fmt.Sprintf(" not %s/%d", x.Replica, x.Incarnation)
+				fmt.Fprintf(&w, " not %s/%d", x.Replica, x.Incarnation)
 			}
 			if a.LastFault != nil {
-				w += " after " + a.LastFault.Kind.String()
+				w.WriteString(" after " + a.LastFault.Kind.String())
 			}
 		}
-		return w
+		return w.String()
 	case Withdraw:
 		return fmt.Sprintf("withdraw %d", e.Number)
 	case FirstToken:
@@ -196,11 +197,11 @@ func replicaWord(message any) string {
 	case replica.Learned:
 		return fmt.Sprintf("learned %d %q", len(e.Tokens), e.Salt)
 	case replica.Announced:
-		w := fmt.Sprintf("announced in %d", e.Epoch)
+		w := []string{fmt.Sprintf("announced in %d", e.Epoch)}
 		for _, a := range e.Tickets {
-			w += fmt.Sprintf(", %d %s %d", a.Claim.Ticket.Number, a.State, a.Produced)
+			w = append(w, fmt.Sprintf("%d %s %d", a.Claim.Ticket.Number, a.State, a.Produced))
 		}
-		return w
+		return strings.Join(w, ", ")
 	}
 	return "?"
 }

@@ -1,0 +1,79 @@
+package stream
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/actors/fault"
+)
+
+func TestDrained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, &script{caps: confirms, generate: says("hello", time.Second)})
+		require.NoError(t, n.live.Drained(t.Context()), "nothing runs")
+		n.submit(&Request{})
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		require.ErrorIs(t, n.live.Drained(ctx), context.DeadlineExceeded)
+		require.Equal(t, 1, n.live.Len())
+		done := make(chan error, 2)
+		for range 2 {
+			go func() { done <- n.live.Drained(t.Context()) }()
+		}
+		require.NoError(t, <-done)
+		require.NoError(t, <-done)
+		require.Equal(t, 5*time.Second, time.Since(began), "it ends with its answer, read or not")
+		n.quiet()
+		n.close()
+	})
+}
+
+func TestShutdownReachesWhoComesLaterToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, &script{caps: confirms, generate: says("hello", time.Second)})
+		first := n.submit(&Request{})
+		require.Equal(t, 1, n.live.Tell(shutdown))
+		late := n.submit(&Request{})
+		for _, r := range []*Response{first, late} {
+			_, err := readAll(t.Context(), r)
+			require.Equal(t, fault.ShuttingDown, kindOf(err))
+		}
+		n.quiet()
+		n.close()
+	})
+}
+
+func TestTellModelReachesThatModelOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, &script{caps: confirms, generate: says("hello", time.Second)})
+		route := n.deps.Router
+		submissions := 0
+		n.deps.Router = func(message any) {
+			if _, ok := message.(*Submit); ok {
+				submissions++
+				return // it is kept waiting
+			}
+			route(message)
+		}
+		r := n.submit(&Request{})
+		synctest.Wait()
+		require.Equal(t, 1, submissions)
+		n.live.TellModel("other", RouterRestarted{})
+		synctest.Wait()
+		require.Equal(t, 1, submissions)
+		n.live.TellModel("m", RouterRestarted{})
+		synctest.Wait()
+		require.Equal(t, 2, submissions)
+		r.Cancel()
+		synctest.Wait()
+		require.Equal(t, 1, n.live.Len(), "the router owes an answer")
+		n.live.TellModel("m", RouterRestarted{})
+		n.quiet()
+		n.close()
+	})
+}
