@@ -5,6 +5,7 @@
 // package does what vLLM does, in vLLM's order:
 //
 //	request ──> message.go   reasoning_content -> reasoning, content to a string or to parts, tool calls' arguments to objects
+//	        ──> developer.go  the role developer to system, for templates that don't know it
 //	        ──> tool.go      tools in the order and with the defaults of vLLM's own types
 //	        ──> kwargs.go    defaults | chat_template_kwargs | what the request says itself
 //	        ──> render.go    the template (the one for tools, if there is one), special tokens, continue_final_message

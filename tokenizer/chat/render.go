@@ -39,7 +39,8 @@ type Renderer struct {
 // template is a template and the form of content it is given.
 type template struct {
 	*jinja.Template
-	format jinja.ContentFormat
+	format    jinja.ContentFormat
+	developer bool // knows the role of this name
 }
 
 // New returns a Renderer for a compiled template.
@@ -49,9 +50,9 @@ func New(tmpl *jinja.Template, cfg Config) (*Renderer, error) {
 	}
 	withFormat := func(t *jinja.Template) template {
 		if cfg.ContentFormat != nil {
-			return template{t, *cfg.ContentFormat}
+			return template{t, *cfg.ContentFormat, knowsDeveloper(t)}
 		}
-		return template{t, t.ContentFormat()}
+		return template{t, t.ContentFormat(), knowsDeveloper(t)}
 	}
 	r := &Renderer{
 		plain:    withFormat(tmpl),
@@ -93,6 +94,9 @@ func (r *Renderer) Render(req Request, now func() time.Time) (string, error) {
 	messages, err := conversation(req.Messages, tmpl.format)
 	if err != nil {
 		return "", err
+	}
+	if !tmpl.developer {
+		messages = withoutDeveloper(messages)
 	}
 	vars["messages"] = messages
 	if continued {

@@ -109,6 +109,40 @@ func TestMessages(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			got, err := renderer(t, knowsDeveloper+showMessages, nil).Render(chat.Request{Messages: json.RawMessage(c.in)}, clock)
+			require.NoError(t, err)
+			require.Equal(t, c.str, got, "string format")
+			got, err = renderer(t, knowsDeveloper+showParts, nil).Render(chat.Request{Messages: json.RawMessage(c.in)}, clock)
+			require.NoError(t, err)
+			require.Equal(t, c.parts, got, "openai format")
+		})
+	}
+}
+
+// knowsDeveloper makes any template one that handles the role.
+const knowsDeveloper = `{# 'developer' #}`
+
+func TestATemplateThatDoesNotKnowTheDeveloperGetsASystemMessage(t *testing.T) {
+	for _, c := range []struct{ name, in, str, parts string }{
+		{
+			"alone at the start it only changes its role", `[{"role":"developer","content":"d","name":"n","tools":[]},{"role":"user","content":"u"}]`,
+			`[{"role": "system", "content": "d", "name": "n"}, {"role": "user", "content": "u"}]`,
+			`[{"role": "system", "content": [{"type": "text", "text": "d"}], "name": "n"}, {"role": "user", "content": [{"type": "text", "text": "u"}]}]`,
+		}, {
+			"several become one at the start", `[{"role":"system","content":"s"},{"role":"user","content":"u"},{"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},{"role":"system","content":""}]`,
+			`[{"role": "system", "content": "s\n\na\nb"}, {"role": "user", "content": "u"}]`,
+			`[{"role": "system", "content": "s\n\na\nb"}, {"role": "user", "content": [{"type": "text", "text": "u"}]}]`,
+		}, {
+			"one that is not the first moves there", `[{"role":"user","content":"u"},{"role":"developer","content":"d"}]`,
+			`[{"role": "system", "content": "d"}, {"role": "user", "content": "u"}]`,
+			`[{"role": "system", "content": "d"}, {"role": "user", "content": [{"type": "text", "text": "u"}]}]`,
+		}, {
+			"system messages alone stay where they are", `[{"role":"user","content":"u"},{"role":"system","content":"s"}]`,
+			`[{"role": "user", "content": "u"}, {"role": "system", "content": "s"}]`,
+			`[{"role": "user", "content": [{"type": "text", "text": "u"}]}, {"role": "system", "content": [{"type": "text", "text": "s"}]}]`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			got, err := renderer(t, showMessages, nil).Render(chat.Request{Messages: json.RawMessage(c.in)}, clock)
 			require.NoError(t, err)
 			require.Equal(t, c.str, got, "string format")

@@ -9,6 +9,7 @@ import (
 // Template is a compiled template. It never changes, so that any number of goroutines may render it at the same time.
 type Template struct {
 	name     string
+	source   string
 	limits   Limits
 	builtins *builtins
 	body     block
@@ -41,7 +42,7 @@ func Compile(name, src string, limits Limits) (t *Template, err error) {
 	for _, n := range []string{"caller", "varargs", "kwargs"} {
 		p.symbol(n)
 	}
-	t = &Template{name: name, limits: limits, builtins: standard, body: p.block()}
+	t = &Template{name: name, source: src, limits: limits, builtins: standard, body: p.block()}
 	checker{limits.ExpressionDepth}.block(t.body, false)
 	t.symbols, t.shadowed = p.symbols, shadowed(t.body)
 	t.initial = make([]Value, len(p.names))
@@ -66,6 +67,9 @@ func compileError(name string, r any) error {
 
 // Name returns the name given to [Compile].
 func (t *Template) Name() string { return t.name }
+
+// Source returns what was compiled.
+func (t *Template) Source() string { return t.source }
 
 // Render renders the template with the given variables; now is the clock of strftime_now, whose zone should be the engine's. The
 // variables are not changed. An error is an *[Error]; it matches [ErrLimit] if a limit was met.
