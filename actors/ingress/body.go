@@ -55,7 +55,7 @@ const firstBodyBytes = 8 << 10
 func (x *exchange) readBody() ([]byte, *fault.Fault) {
 	limit := x.s.cfg.BodyBytes
 	if x.r.ContentLength > limit {
-		x.Header().Set("Connection", "close")
+		x.unread = true
 		return nil, tooLarge(limit)
 	}
 	_ = x.rc.SetReadDeadline(time.Now().Add(x.s.cfg.BodyTimeout))
@@ -68,7 +68,7 @@ func (x *exchange) readBody() ([]byte, *fault.Fault) {
 				size = int(min(int64(size), told+1)) // one more, so that the end shows without growing again
 			}
 			if !x.hold(int64(size - cap(buf))) {
-				x.Header().Set("Connection", "close")
+				x.unread = true
 				return nil, fault.New(fault.Contended, "too many request bodies are being read at once, try again later")
 			}
 			buf = append(make([]byte, 0, size), buf...)
@@ -78,10 +78,12 @@ func (x *exchange) readBody() ([]byte, *fault.Fault) {
 		if errors.Is(err, io.EOF) {
 			// From here on the server watches the connection for the client's leaving: that read must not time out.
 			_ = x.rc.SetReadDeadline(time.Time{})
+			x.unread = false
 			return buf, nil
 		}
 		if err != nil {
 			x.Header().Set("Connection", "close")
+			x.unread = false
 			return nil, x.bodyFault(err, limit)
 		}
 	}
@@ -91,6 +93,7 @@ func (x *exchange) bodyFault(err error, limit int64) *fault.Fault {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
+		x.unread = true
 		return tooLarge(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fault.New(fault.BadInput, "the body did not arrive within %v", x.s.cfg.BodyTimeout)
@@ -99,6 +102,23 @@ func (x *exchange) bodyFault(err error, limit int64) *fault.Fault {
 	default:
 		return &fault.Fault{Kind: fault.BadInput, Message: "the body could not be read", Err: err}
 	}
+}
+
+// serverDrops is the length of an unread body up to which net/http takes and drops it by itself and keeps the connection.
+const serverDrops = 256 << 10
+
+// lingerTime is how long a client may go on sending a body that was refused before it was read.
+const lingerTime = 5 * time.Second
+
+// linger takes and drops what the client still sends of a refused body, within bounds: most clients read an answer only
+// when they have sent everything, and one that is cut off while it sends sees a broken connection in the answer's place. A
+// client that waits for 100-continue sends nothing more.
+func (x *exchange) linger() {
+	if !x.unread || x.writeErr != nil || x.r.ProtoMajor != 1 || x.r.Header.Get("Expect") != "" || x.flush() != nil {
+		return
+	}
+	_ = x.rc.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.CopyN(io.Discard, x.r.Body, 4*x.s.cfg.BodyBytes)
 }
 
 func tooLarge(limit int64) *fault.Fault {

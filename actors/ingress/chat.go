@@ -16,6 +16,7 @@ func (s *Server) chat(x *exchange) {
 		if q == nil {
 			return nil
 		}
+		p.refuse(refusalsInChats())
 		q.req.Input = stream.Input{Chat: p.conversation()}
 		q.req.MaxTokens = p.answerTokens()
 		p.minTokens(q)

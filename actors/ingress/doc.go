@@ -12,7 +12,8 @@
 // # Invariants
 //
 //   - Every route but /health and /ready needs a key where keys are configured, unknown ones included.
-//   - The client's leaving cancels the request at once, wherever it is: queued, in prefill, while a write blocks.
+//   - The client's leaving cancels the request at once, wherever it is: queued, in prefill, while a write blocks. A client
+//     that closes its sending side has left, as net/http sees it: who wants the answer keeps the connection open.
 //   - Status and headers go out with the first token or a definitive error; after Config.EarlyHeaders without either status
 //     200 and comments, and a later error is an event. A stream ends with exactly one [DONE] or, after an error event,
 //     with none. A stream cut by a fault of ours ends without a clean end of the body.
@@ -31,7 +32,8 @@
 //	GET  /ready                 200 if every model has a replica that serves, else 503; the body lists all replicas
 //	GET  /metrics               Prometheus
 //
-// HEAD goes with GET, OPTIONS answers 204 with Allow; other methods get 405 with Allow, other paths 404, both as JSON.
+// HEAD goes with GET, OPTIONS answers 204 with Allow; other methods get 405 with Allow, other paths 404, both as JSON. A path
+// is compared as it stands: //v1/models and /v1/../metrics are other paths, nothing is redirected.
 // Bodies are JSON in UTF-8, uncompressed. A body without Content-Type is taken as JSON (curl and small clients), one with
 // another type is a 415. Names of members are compared to the letter, the last of equal ones counts, null means absent,
 // unknown members are passed over, as the API does it.
@@ -41,6 +43,7 @@
 //	in   Authorization: Bearer KEY, x-api-key: KEY     either
 //	in   X-Request-Id       1-128 of [A-Za-z0-9-_.:/+=@], else a new one is made; it stands in the log, not in the answer's id
 //	in   X-Session-Id       whose turn it is; beats prompt_cache_key
+//	in   X-Plimsoll-Resume  exact, best or off, else a 400; no effect yet: a broken answer goes on nowhere else
 //	out  X-Request-Id       on every answer
 //	out  X-Plimsoll-Replica replicas that work on the answer, joined by commas
 //	out  Openai-Processing-Ms
@@ -104,6 +107,10 @@
 //	length_penalty (1), allowed_token_ids, bad_words ([]), logits_processors ([]), logprob_token_ids ([]),
 //	thinking_token_budget, chat_template, return_token_ids (false), return_tokens_as_token_ids (false),
 //	kv_transfer_params ({}), ec_transfer_params ({}), vllm_xargs ({})
+//
+// Refused likewise in chats, because only completions have it: prompt, best_of (1). In completions, because only chats have
+// it: messages, tools ([]), tool_choice ("none", "auto"), max_completion_tokens, top_logprobs (0), reasoning_effort,
+// chat_template_kwargs ({}), documents ([]), continue_final_message (false).
 //
 // # Answers
 //

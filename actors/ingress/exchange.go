@@ -32,6 +32,8 @@ type exchange struct {
 	status   int   // what was sent, 0 before
 	writeErr error // the first failed write: the client is out of reach
 	held     int64 // bytes of the body counted against Config.BodiesBytes
+	opened   bool  // counted among the open requests
+	unread   bool  // the client may still be sending its body
 
 	entry entry
 }
@@ -96,6 +98,17 @@ func (x *exchange) note(err error) {
 	}
 }
 
+// open counts the exchange among the open requests, until its end.
+func (x *exchange) open() {
+	x.opened = true
+	x.s.deps.Meter.Opened()
+}
+
+// notFound answers that there is no such route.
+func (x *exchange) notFound() {
+	x.fail(fault.New(fault.NotFound, "there is no %s %s", x.r.Method, cut(x.r.URL.EscapedPath())))
+}
+
 // json answers with a whole body.
 func (x *exchange) json(status int, v any) {
 	body, err := openai.Marshal(v)
@@ -124,6 +137,10 @@ func (x *exchange) fail(f *fault.Fault) {
 	}
 	if f.Kind == fault.Unauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="plimsoll"`)
+	}
+	if x.unread {
+		_ = x.rc.EnableFullDuplex() // the answer goes out while the body still comes in: see linger
+		h.Set("Connection", "close")
 	}
 	x.json(a.status, a.body(f))
 }
@@ -176,6 +193,7 @@ func (x *exchange) finish(panicked any) {
 		x.s.deps.Meter.BodyBytes(x.s.bodies.Add(-x.held))
 	}
 	x.report()
+	x.linger()
 	if cut || x.status == 0 {
 		panic(http.ErrAbortHandler)
 	}
@@ -214,6 +232,9 @@ func (x *exchange) report() {
 	}
 	if e.fault != nil {
 		r.Fault = &e.fault.Kind
+	}
+	if x.opened {
+		x.s.deps.Meter.Closed()
 	}
 	x.s.deps.Meter.Ended(r)
 

@@ -81,7 +81,7 @@ func TestOneLogLineARequest(t *testing.T) {
 	metrics := e.do("GET", "/metrics", "").Body.String()
 	require.Contains(t, metrics, `plimsoll_ingress_requests_total{model="org/sim",outcome="finished",route="chat"} 1`)
 	require.Contains(t, metrics, `plimsoll_ingress_completion_tokens_total{model="org/sim"} 4`)
-	require.Contains(t, metrics, "plimsoll_ingress_open_requests 1\n", "the scrape itself")
+	require.Contains(t, metrics, "plimsoll_ingress_open_requests 0\n", "a scrape is no work")
 }
 
 // TestLongModelNamesAreCut in what is said about them.

@@ -57,10 +57,13 @@ func (s *Server) lookUp(name *string) (Model, *fault.Fault) {
 }
 
 // quoted returns a client's word for a message, cut to a bearable length.
-func quoted(s string) string {
+func quoted(s string) string { return string(openai.AppendString(nil, cut(s))) }
+
+// cut shortens a client's word to what a message can bear.
+func cut(s string) string {
 	const most = 100
 	if len(s) > most {
 		s = s[:most] + "..."
 	}
-	return string(openai.AppendString(nil, s))
+	return s
 }

@@ -91,7 +91,7 @@ func (p *params) whole(name string, low, high int) *int {
 		return nil
 	}
 	if *v < int64(low) || *v > int64(high) {
-		if high == math.MaxInt32 {
+		if high == math.MaxInt32 && *v < int64(low) {
 			p.complain(name, "must be at least %d, not %d", low, *v)
 		} else {
 			p.complain(name, "must be from %d to %d, not %d", low, high, *v)

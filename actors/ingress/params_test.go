@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +50,7 @@ func TestEveryBadParameterIsNamed(t *testing.T) {
 		{"n", `"n":129`},
 		{"n", `"n":1.5`},
 		{"n", `"n":"2"`},
+		{"min_tokens", `"min_tokens":2147483648`},
 		{"n", `"n":true`},
 		{"stream", `"stream":"yes"`},
 		{"stream", `"stream":1`},
@@ -174,8 +176,8 @@ func TestEveryBadParameterIsNamed(t *testing.T) {
 func TestWhatIsNotServedIsRefusedByName(t *testing.T) {
 	front := newFront(says("x"))
 	e := newEdge(t, testConfig(), front)
-	for _, path := range []string{pathChat, pathCompletions} {
-		for _, r := range refusals() {
+	for path, own := range map[string][]refusal{pathChat: refusalsInChats(), pathCompletions: refusalsInCompletions()} {
+		for _, r := range append(refusals(), own...) {
 			t.Run(path+"/"+r.param, func(t *testing.T) {
 				rec := e.do("POST", path, withMember(path, fmt.Sprintf(`%q:{"some":"thing"}`, r.param)))
 				requireParam(t, rec.Code, rec.Body.Bytes(), r.param)
@@ -318,10 +320,10 @@ func TestDocNamesWhatIsRefusedAndIgnored(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	_, tail, _ := strings.Cut(string(doc), "# Parameters")
-	for _, r := range refusals() {
+	for _, r := range slices.Concat(refusals(), refusalsInChats(), refusalsInCompletions()) {
 		require.Contains(t, tail, r.param)
 		for _, h := range r.harmless {
-			require.True(t, strings.Contains(tail, r.param+" ("+h+")") || h == "1.0", "%s (%s)", r.param, h)
+			require.True(t, strings.Contains(tail, r.param+" ("+h) || h == "1.0" || h == `"auto"`, "%s (%s)", r.param, h)
 		}
 	}
 	for _, name := range ignored() {
@@ -339,5 +341,28 @@ func TestIgnoredParametersChangeNothing(t *testing.T) {
 		}
 		rec := e.do("POST", pathChat, withMember(pathChat, fmt.Sprintf("%q:{}", name)))
 		require.Equal(t, plain, rec.Body.String(), name)
+	}
+}
+
+// TestNumbersOutOfRangeSayWhichEnd they passed.
+func TestNumbersOutOfRangeSayWhichEnd(t *testing.T) {
+	e := newEdge(t, testConfig(), newFront(nil))
+	for member, want := range map[string]string{
+		`"max_tokens":0`:          "max_tokens must be at least 1, not 0",
+		`"max_tokens":2147483648`: "max_tokens must be from 1 to 2147483647, not 2147483648",
+	} {
+		require.Contains(t, e.do("POST", pathChat, withMember(pathChat, member)).Body.String(), want)
+	}
+}
+
+// TestResumeHeader takes its three words and no other.
+func TestResumeHeader(t *testing.T) {
+	e := newEdge(t, testConfig(), newFront(says("x")))
+	for word, want := range map[string]int{"exact": 200, "best": 200, "Off": 200, "": 200, "maybe": 400, "exact,off": 400} {
+		rec := e.do("POST", pathChat, withMember(pathChat, ""), headerResume, word)
+		require.Equal(t, want, rec.Code, word)
+		if want == 400 {
+			requireParam(t, rec.Code, rec.Body.Bytes(), headerResume)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
@@ -28,6 +29,7 @@ const (
 	effortBytes     = 32
 	completionsMax  = 16 // max_tokens of /v1/completions where it is absent
 	headerSession   = "X-Session-Id"
+	headerResume    = "X-Plimsoll-Resume"
 	paramStreamOpts = "stream_options"
 )
 
@@ -68,7 +70,18 @@ func (s *Server) query(x *exchange, p *params) *query {
 	q := &query{req: req, model: m, stream: p.flag("stream", false)}
 	p.streamOptions(q)
 	req.Session = p.session(x)
+	p.resume(x)
 	return q
+}
+
+// resume checks the header that says how an answer that breaks may go on. It has no effect yet: an answer that has given a
+// token goes on nowhere else, which every value allows.
+func (p *params) resume(x *exchange) {
+	switch v := x.r.Header.Get(headerResume); strings.ToLower(v) {
+	case "", "exact", "best", "off":
+	default:
+		p.complain(headerResume, "must be exact, best or off, not %s", quoted(v))
+	}
 }
 
 // session returns whose turn the request is: the header's word, else the body's.

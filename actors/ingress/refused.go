@@ -64,6 +64,31 @@ func refusals() []refusal {
 	}
 }
 
+// refusalsInChats lists what only /v1/completions serves, refusalsInCompletions what only /v1/chat/completions does: passed
+// over, it would change the answer in silence.
+func refusalsInChats() []refusal {
+	const elsewhere = "is served on /v1/completions"
+	return []refusal{
+		{"prompt", nil, elsewhere + ": use messages"},
+		{"best_of", []string{"1"}, elsewhere},
+	}
+}
+
+func refusalsInCompletions() []refusal {
+	const elsewhere = "is served on /v1/chat/completions"
+	return []refusal{
+		{"messages", nil, elsewhere + ": use prompt"},
+		{"tools", []string{"[]"}, elsewhere},
+		{"tool_choice", []string{`"none"`, `"auto"`}, elsewhere},
+		{"max_completion_tokens", nil, elsewhere + ": use max_tokens"},
+		{"top_logprobs", []string{"0"}, elsewhere + ": use logprobs"},
+		{"reasoning_effort", nil, elsewhere},
+		{"chat_template_kwargs", []string{"{}"}, elsewhere},
+		{"documents", []string{"[]"}, elsewhere},
+		{"continue_final_message", []string{"false"}, elsewhere},
+	}
+}
+
 // ignored lists what is taken and changes nothing in the answer.
 func ignored() []string {
 	return []string{

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -95,11 +96,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{
 		s: s, w: w, rc: http.NewResponseController(w), r: r,
 		start: s.deps.Now(), id: r.Header.Get("X-Request-Id"), route: routeOther,
+		unread: r.ContentLength < 0 || r.ContentLength > serverDrops,
 	}
 	if !validRequestID(x.id) {
 		x.id = s.deps.NewID()
 	}
-	s.deps.Meter.Opened()
 	defer func() { x.finish(recover()) }()
 
 	x.Header().Set("X-Request-Id", x.id)
@@ -111,7 +112,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		x.tenant = tenant
 	}
+	if !plainPath(r) {
+		x.notFound()
+		return
+	}
 	s.mux.ServeHTTP(x, r)
+}
+
+// plainPath says whether a request's path stands as it is. What does not (//v1/models, /v1/../metrics, *, CONNECT) names no
+// route: the mux would answer it by itself, with a redirect that clients of an API do not follow with their body.
+func plainPath(r *http.Request) bool {
+	given := r.URL.Path
+	if r.Method == http.MethodConnect || !strings.HasPrefix(given, "/") {
+		return false
+	}
+	clean := path.Clean(given)
+	return given == clean || clean != "/" && given == clean+"/"
 }
 
 // requestIDBytes bounds a client's X-Request-Id.
@@ -190,9 +206,12 @@ func (s *Server) serveRoute(r route) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		x := w.(*exchange) // ServeHTTP is the mux's only caller
 		x.route = r.name
+		if r.work {
+			x.open()
+		}
 		switch {
 		case r.handle == nil:
-			x.fail(fault.New(fault.NotFound, "there is no %s %s", req.Method, req.URL.Path))
+			x.notFound()
 		case req.Method == http.MethodOptions:
 			x.Header().Set("Allow", allowed)
 			x.WriteHeader(http.StatusNoContent)

@@ -87,8 +87,10 @@ func (p *params) tokenizeInput() stream.Input {
 		if p.noted(err) {
 			return stream.Input{Texts: []string{*text}, AddSpecial: p.flag("add_special_tokens", true)}
 		}
-	default:
+	case p.has("messages"):
 		return stream.Input{Chat: p.conversation()}
+	default:
+		p.complain("messages", "or prompt is required")
 	}
 	return stream.Input{}
 }

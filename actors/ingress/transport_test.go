@@ -297,42 +297,29 @@ func TestKeepAliveAfterErrors(t *testing.T) {
 	require.Equal(t, 2, opened, "a body that is too large ends its connection, the next one works")
 }
 
-// TestBodyThatDoesNotArrive gives the client a bounded time.
-func TestBodyThatDoesNotArrive(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, e *edge, dial func() net.Conn) {
-		t.Helper()
-		c := dial()
-		start := time.Now()
-		_, err := io.WriteString(c, "POST "+pathChat+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"model\":")
-		require.NoError(t, err)
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		require.NoError(t, err)
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		require.Equal(t, 400, resp.StatusCode)
-		require.Contains(t, string(body), "did not arrive")
-		require.True(t, resp.Close)
-		require.Equal(t, e.cfg.BodyTimeout, time.Since(start))
-		require.Zero(t, e.bodies.Load())
-		require.NoError(t, c.Close())
-	})
-}
-
-// TestBodiesAreBoundedTogether: the memory of all bodies has one limit, and it is given back.
-func TestBodiesAreBoundedTogether(t *testing.T) {
-	cfg := testConfig()
-	cfg.BodyBytes, cfg.BodiesBytes = 1<<20, 1<<20
-	e := newEdge(t, cfg, newFront(says("x")))
-	good := withMember(pathChat, "")
-	e.bodies.Store(1 << 20)
-	rec := e.do("POST", pathChat, good)
-	require.Equal(t, 429, rec.Code)
-	require.NotEmpty(t, rec.Header().Get("Retry-After"))
-	e.bodies.Store(0)
-	require.Equal(t, 200, e.do("POST", pathChat, good).Code)
-	require.Equal(t, 200, e.do("POST", pathChat, withMember(pathChat, `"user":"`+strings.Repeat("x", 500_000)+`"`)).Code)
-	require.Zero(t, e.bodies.Load())
+// TestPathsAreTakenAsTheyStand: what is no route gets a 404 in JSON, never a redirect.
+func TestPathsAreTakenAsTheyStand(t *testing.T) {
+	e := newEdge(t, testConfig(), newFront(nil))
+	for _, c := range []struct{ method, path string }{
+		{"GET", "//"},
+		{"GET", "//v1/models"},
+		{"POST", "//v1/chat/completions"},
+		{"POST", "/v1//chat/completions"},
+		{"POST", "/v1/chat/completions/"},
+		{"GET", "/v1/../v1/models"},
+		{"GET", "/v1/./models"},
+		{"GET", "/v1/models/a//b"},
+		{"GET", "/v1/models/../models"},
+		{"POST", "/v1/chat%2Fcompletions"},
+		{"CONNECT", "/v1/models"},
+		{"CONNECT", "//"},
+	} {
+		rec := e.do(c.method, c.path, "")
+		require.Equal(t, 404, rec.Code, c.path)
+		require.Equal(t, "application/json", rec.Header().Get("Content-Type"), c.path)
+		require.Empty(t, rec.Header().Get("Location"))
+		require.Contains(t, rec.Body.String(), `"there is no `+c.method+" "+c.path+`"`)
+	}
 }
 
 // TestConnectionsAreLimited: the one too many waits until another closes.

@@ -86,20 +86,26 @@ func (m *Meter) Ingress() *Ingress {
 	return &Ingress{m}
 }
 
-// Opened counts a request in.
+// Opened counts a request in that is work, as against a probe; Closed counts it out.
 func (i *Ingress) Opened() {
 	if i != nil {
 		i.m.ingress.open.Inc()
 	}
 }
 
-// Ended counts a request out that was counted in.
+// Closed counts a request out that Opened counted in.
+func (i *Ingress) Closed() {
+	if i != nil {
+		i.m.ingress.open.Dec()
+	}
+}
+
+// Ended counts a request that has ended, of whatever kind.
 func (i *Ingress) Ended(r Request) {
 	if i == nil {
 		return
 	}
 	s := &i.m.ingress
-	s.open.Dec()
 	model := "none"
 	if r.Model != "" {
 		model = i.m.models.value(r.Model)

@@ -29,6 +29,8 @@ func reportAll(m *Meter) {
 	in.Opened()
 	in.Opened()
 	in.Opened()
+	in.Closed()
+	in.Closed()
 	in.Ended(Request{
 		Route: "chat", Model: "sim", Outcome: Finished, Seconds: 1.25, FirstToken: &first,
 		PromptTokens: 48, CachedTokens: &cached, CompletionTokens: 9,

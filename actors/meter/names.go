@@ -27,7 +27,7 @@ var (
 
 	ingressRequests     = metric{"plimsoll_ingress_requests_total", "Requests that ended, by route, model and outcome.", []string{labelRoute, labelModel, labelOutcome}}
 	ingressFaults       = metric{"plimsoll_ingress_faults_total", "Requests that ended with an error, by route and kind of error.", []string{labelRoute, labelKind}}
-	ingressOpen         = metric{"plimsoll_ingress_open_requests", "Requests that are being answered.", nil}
+	ingressOpen         = metric{"plimsoll_ingress_open_requests", "Requests for work (chats, completions, tokenizing) that are being answered.", nil}
 	ingressSeconds      = metric{"plimsoll_ingress_request_seconds", "Time from a request's arrival to its end.", []string{labelRoute, labelModel}}
 	ingressFirstToken   = metric{"plimsoll_ingress_first_token_seconds", "Time from a request's arrival to its first token at the edge.", []string{labelModel}}
 	ingressTokenSeconds = metric{"plimsoll_ingress_token_seconds", "Time per output token after the first, one observation a request.", []string{labelModel}}
