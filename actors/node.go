@@ -2,8 +2,8 @@ package actors
 
 import (
 	"errors"
+	"hash/fnv"
 	"log/slog"
-	"strconv"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -21,36 +21,69 @@ import (
 // nodeName is the root actor's; its children are found by name below it, also after a restart.
 const nodeName = "node"
 
-// node supervises routers and replicas. It has no state: after a panic it spawns them anew, and they find their way back
-// as after panics of their own.
+// node supervises routers and replicas. What it spawned is known from the fleets: after a panic it spawns all anew, and
+// they find their way back as after panics of their own.
 type node struct {
 	*supervise.Strategy
 
-	s *System
+	s       *System
+	indexes map[*model]*replica.Indexes
+	spawned map[string]leaving // replicas' actors, by PID
 }
 
+// leaving is what is to be done when a replica's actor has stopped for good.
+type leaving struct {
+	model  *model
+	member member
+}
+
+type (
+	// spawnReplica: a replica was added. From the system.
+	spawnReplica struct {
+		model  *model
+		member member
+	}
+	// replicaGone: a replica is drained. From its actor.
+	replicaGone struct {
+		model  *model
+		member member
+	}
+)
+
 func newNode(s *System) *node {
-	return &node{Strategy: supervise.NewStrategy(s.cfg.Supervise, s.deps.Seed+1, s.failed), s: s}
+	return &node{
+		Strategy: supervise.NewStrategy(s.cfg.Supervise, s.deps.Seed+1, s.failed), s: s,
+		indexes: map[*model]*replica.Indexes{}, spawned: map[string]leaving{},
+	}
 }
 
 // Receive implements actor.Actor.
 func (n *node) Receive(c actor.Context) {
-	switch c.Message().(type) {
+	switch m := c.Message().(type) {
 	case *actor.Started:
 		n.spawn(c)
 	case *actor.Restarting, *actor.Stopping:
 		n.Strategy.Close()
+	case spawnReplica:
+		n.replica(c, m.model, m.member)
+	case replicaGone:
+		n.s.forget(m.model, m.member)
+		c.Stop(c.ActorSystem().NewLocalPID(nodeName + "/" + m.member.actor))
+	case *actor.Terminated:
+		n.terminated(m.Who)
 	}
 }
 
 func (n *node) spawn(c actor.Context) {
 	s := n.s
-	number := 0
 	for i, m := range s.models {
+		n.indexes[m] = replica.NewIndexes(m.Router.Model)
 		// Replicas first: a router that finds live calls reserves at once, and a message to an actor that is not there is lost.
-		number = n.replicas(c, m, number)
+		for _, member := range m.fleet.members() {
+			n.replica(c, m, member)
+		}
 		n.named(c, routerName(i), router.Props(m.Router, router.Deps{
-			Refs: m.refs, Encode: m.encode, Gate: s.gate, Workers: s.cfg.TokenizeMax, Log: s.deps.Log,
+			Refs: m.fleet.refs, Encode: m.encode, Gate: s.gate, Workers: s.cfg.TokenizeMax, Log: s.deps.Log,
 			Meter: m.meters.router, Tokenizer: m.meters.tokenizer, Failed: s.failed,
 			Restarted: func(name string) { s.live.TellModel(name, stream.RouterRestarted{}) },
 			NewTicket: s.newTicket, Stats: &m.stats, Middleware: s.deps.Middleware,
@@ -59,22 +92,47 @@ func (n *node) spawn(c actor.Context) {
 	}
 }
 
-// replicas spawns a model's replicas and returns how many were spawned so far.
-func (n *node) replicas(c actor.Context, m *model, number int) int {
+// replica spawns a replica's actor, unless it runs already: one that was added while the node restarted is in its fleet
+// and comes by message too.
+func (n *node) replica(c actor.Context, m *model, r member) {
 	s := n.s
-	indexes := replica.NewIndexes(m.Router.Model)
-	for _, parts := range m.Replicas {
-		number++
-		ref := m.ref(parts.Config.ID)
-		n.named(c, "replica-"+strconv.Itoa(number), replica.Props(parts.Config, replica.Deps{
-			Ref: ref, Indexes: indexes, Log: s.deps.Log, Meter: s.deps.Meter, Failed: s.failed, Router: m.router,
-			Announce: func(_ scoring.ReplicaID, epoch uint64) int {
-				return s.live.Tell(stream.ReplicaRestarted{Ref: ref, Epoch: epoch})
-			},
-			Middleware: s.deps.Middleware, Supervise: s.cfg.Supervise, Seed: s.deps.Seed + uint64(number), //nolint:gosec // it counts replicas
-		}))
+	id := nodeName + "/" + r.actor
+	if _, runs := n.spawned[id]; runs {
+		return
 	}
-	return number
+	n.spawned[id] = leaving{m, r}
+	node, root := c.Self(), c.ActorSystem().Root
+	n.named(c, r.actor, replica.Props(r.parts.Config, replica.Deps{
+		Ref: r.ref, Indexes: n.indexes[m], Log: s.deps.Log, Meter: s.deps.Meter, Failed: s.failed, Router: m.router,
+		Announce: func(_ scoring.ReplicaID, epoch uint64) int {
+			return s.live.Tell(stream.ReplicaRestarted{Ref: r.ref, Epoch: epoch})
+		},
+		Gone:       func() { root.Send(node, replicaGone{m, r}) },
+		Middleware: s.deps.Middleware, Supervise: s.cfg.Supervise, Seed: s.deps.Seed + hash(r.actor),
+	}))
+}
+
+// hash spreads the seeds of replicas, so that they do not retry in step.
+func hash(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	return h.Sum64()
+}
+
+// terminated closes the engine of a replica that is gone. At the node's own end the system closes all engines.
+func (n *node) terminated(who *actor.PID) {
+	l, ok := n.spawned[who.GetId()]
+	if !ok {
+		return
+	}
+	delete(n.spawned, who.GetId())
+	if now, ok := l.model.fleet.find(l.member.ref.ID); ok && now.ref == l.member.ref {
+		return // it was stopped with the node, not for good
+	}
+	if err := l.member.parts.Engine.Close(); err != nil {
+		n.s.deps.Log.Warn("an engine did not close", slog.String("replica", string(l.member.ref.ID)), slog.Any("error", err))
+	}
+	n.s.deps.Log.Info("replica removed", slog.String("replica", string(l.member.ref.ID)))
 }
 
 // named spawns a child under a fixed name.
@@ -86,15 +144,6 @@ func (n *node) named(c actor.Context, name string, props *actor.Props) {
 
 func (s *System) newTicket() scoring.Ticket {
 	return scoring.Ticket{Boot: s.deps.Boot, Number: s.tickets.Add(1)}
-}
-
-func (m *model) ref(id scoring.ReplicaID) *replica.Ref {
-	for _, r := range m.refs {
-		if r.ID == id {
-			return r
-		}
-	}
-	return nil // Validate has seen to it that every ID is there once
 }
 
 // encode turns an input into prompts. Workers call it.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -100,13 +101,16 @@ type System struct {
 
 	closing atomic.Bool
 	tickets atomic.Uint64
+
+	changes  sync.Mutex // orders changes of fleets
+	replicas int        // that ever were, guarded by changes once the node runs
 }
 
 // model is a served model at run time.
 type model struct {
 	Model
 
-	refs   []*replica.Ref
+	fleet  *replicaSet
 	router *actor.PID
 	stats  atomic.Pointer[router.Stats]
 	meters modelMeters
@@ -155,13 +159,14 @@ func (s *System) newModel(i int, parts Model) *model {
 	m := &model{
 		Model:  parts,
 		router: s.actors.NewLocalPID(nodeName + "/" + routerName(i)),
-		meters: newModelMeters(s.deps.Meter, parts),
+		meters: newModelMeters(s.deps.Meter, parts.Router.Model),
 	}
 	m.stats.Store(&router.Stats{})
+	members := make([]member, 0, len(parts.Replicas))
 	for _, r := range parts.Replicas {
-		m.refs = append(m.refs, replica.NewRef(r.Config.ID, parts.Router.Model, r.Engine, s.actors.Root))
+		members = append(members, s.newMember(parts.Router.Model, r))
 	}
-	slices.SortFunc(m.refs, func(a, b *replica.Ref) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	m.fleet = newReplicaSet(members)
 	return m
 }
 
@@ -190,7 +195,7 @@ func (s *System) Models() []ingress.Model {
 	out := make([]ingress.Model, 0, len(s.models))
 	for _, m := range s.models {
 		im := ingress.Model{Name: m.Router.Model, Created: s.started, Tokenizer: m.Tokenizer}
-		for _, ref := range m.refs {
+		for _, ref := range m.fleet.refs() {
 			if snap := ref.Snapshot(); snap.Told {
 				im.ContextTokens = max(im.ContextTokens, int(snap.Load.Limits.SequenceTokens))
 			}
@@ -220,7 +225,7 @@ func (s *System) Submit(req *stream.Request) *stream.Response {
 		Live: s.live, Log: s.deps.Log,
 		Router: func(message any) { s.actors.Root.Send(m.router, message) },
 		Model:  stream.Model{Decoder: m.Tokenizer, EndTokens: m.Tokenizer.Ends()},
-		Ended:  m.meters.ended,
+		Ended:  m.ended,
 	}, req)
 }
 
@@ -252,7 +257,7 @@ func (s *System) Health() ingress.Health {
 	h := ingress.Health{ShuttingDown: s.closing.Load(), Ready: true}
 	for _, m := range s.models {
 		serves := false
-		for _, ref := range m.refs {
+		for _, ref := range m.fleet.refs() {
 			snap := ref.Snapshot()
 			serves = serves || snap.State.Routable()
 			h.Replicas = append(h.Replicas, ingress.Replica{Name: string(ref.ID), Model: m.Router.Model, State: snap.State.String()})
@@ -267,7 +272,7 @@ func (s *System) Health() ingress.Health {
 func (s *System) Snapshots() []*replica.Snapshot {
 	var out []*replica.Snapshot
 	for _, m := range s.models {
-		for _, ref := range m.refs {
+		for _, ref := range m.fleet.refs() {
 			out = append(out, ref.Snapshot())
 		}
 	}
@@ -278,7 +283,7 @@ func (s *System) Snapshots() []*replica.Snapshot {
 func (s *System) Replicas() []*replica.Ref {
 	var out []*replica.Ref
 	for _, m := range s.models {
-		out = append(out, m.refs...)
+		out = append(out, m.fleet.refs()...)
 	}
 	return out
 }
@@ -321,7 +326,7 @@ func (s *System) Stop() error {
 	errs := []error{s.live.Drained(ctx)}
 	// Engines end before the actors: only that ends the attempts that a hung one holds, and their ends are to be heard.
 	for _, m := range s.models {
-		for _, ref := range m.refs {
+		for _, ref := range m.fleet.refs() {
 			errs = append(errs, ref.Engine.Close())
 		}
 	}

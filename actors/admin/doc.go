@@ -2,8 +2,11 @@
 // meant for clients.
 //
 //	GET /admin/replicas   state, incarnation, capacity, load, index and last error of every replica
+//	POST /admin/replicas  adds one: {"replica": "KIND=URL,name=NAME,..."}, written as for --replica
+//	DELETE /admin/replicas/NAME   drains one: it gets nothing new and is forgotten when its last request has ended
 //	GET /metrics          Prometheus
 //	GET /health           200 while the process lives
 //
-// It reads what actors publish and changes nothing. It asks for the same API keys as the clients' edge, except on /health.
+// It holds no state: it reads what actors publish and hands orders to the system. Orders last for the node's life; the
+// configuration is not rewritten. It asks for the same API keys as the clients' edge, except on /health.
 package admin

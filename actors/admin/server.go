@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 )
 
@@ -12,6 +13,9 @@ import (
 type Deps struct {
 	Replicas func() []*replica.Ref
 	Metrics  http.Handler
+	// Add takes a replica in, written as for --replica; Remove drains one and forgets it. Errors are [*fault.Fault].
+	Add    func(spec string) error
+	Remove func(name string) error
 	// Authorized says whether a request shows a valid API key, or none is needed.
 	Authorized func(http.Header) bool
 	Now        func() time.Time
@@ -27,7 +31,47 @@ func New(deps Deps) http.Handler {
 	mux.Handle("GET /admin/replicas", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string][]Replica{"replicas": report(deps.Now(), deps.Replicas())})
 	})))
+	mux.Handle("POST /admin/replicas", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var order struct {
+			Replica string `json:"replica"`
+		}
+		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, orderBytes))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&order); err != nil || order.Replica == "" {
+			writeFault(w, fault.Invalid("replica", `the body must be {"replica": "KIND=URL,name=NAME,..."}, as for --replica`))
+			return
+		}
+		answer(w, http.StatusCreated, deps.Add(order.Replica))
+	})))
+	mux.Handle("DELETE /admin/replicas/{name...}", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusAccepted, deps.Remove(r.PathValue("name")))
+	})))
 	return mux
+}
+
+// orderBytes bounds the body of an order.
+const orderBytes = 64 << 10
+
+// answer says whether an order was taken.
+func answer(w http.ResponseWriter, taken int, err error) {
+	if err != nil {
+		writeFault(w, fault.Of(err))
+		return
+	}
+	writeJSON(w, taken, map[string]string{"status": "ok"})
+}
+
+func writeFault(w http.ResponseWriter, f *fault.Fault) {
+	status := http.StatusInternalServerError
+	switch f.Kind { //nolint:exhaustive // orders meet these; anything else is a fault of ours
+	case fault.BadInput:
+		status = http.StatusBadRequest
+	case fault.NotFound, fault.ModelNotFound:
+		status = http.StatusNotFound
+	case fault.ShuttingDown:
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, map[string]map[string]string{"error": {"message": f.Message, "type": f.Kind.String()}})
 }
 
 func guarded(deps Deps, next http.Handler) http.Handler {

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 	"plimsoll/engine"
 )
@@ -34,6 +36,18 @@ func edge(authorized bool) http.Handler {
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("plimsoll_up 1\n"))
 		}),
+		Add: func(spec string) error {
+			if spec != "good" {
+				return fault.New(fault.BadInput, "no such kind")
+			}
+			return nil
+		},
+		Remove: func(name string) error {
+			if name != "a/b" {
+				return fault.New(fault.NotFound, "there is no replica %q", name)
+			}
+			return nil
+		},
 		Authorized: func(http.Header) bool { return authorized },
 		Now:        time.Now,
 	})
@@ -62,6 +76,33 @@ func TestReplicasAreReportedInOrder(t *testing.T) {
 		require.Nil(t, r.Index)
 	}
 	require.Equal(t, []string{"l/z", "m/a", "m/b"}, names)
+}
+
+func TestOrders(t *testing.T) {
+	for _, tc := range []struct {
+		method, path, body string
+		want               int
+		says               string
+	}{
+		{http.MethodPost, "/admin/replicas", `{"replica":"good"}`, http.StatusCreated, "ok"},
+		{http.MethodPost, "/admin/replicas", `{"replica":"bad"}`, http.StatusBadRequest, "no such kind"},
+		{http.MethodPost, "/admin/replicas", `{}`, http.StatusBadRequest, "--replica"},
+		{http.MethodPost, "/admin/replicas", `{"replicas":"good"}`, http.StatusBadRequest, "--replica"},
+		{http.MethodPost, "/admin/replicas", `{`, http.StatusBadRequest, "--replica"},
+		{http.MethodDelete, "/admin/replicas/a/b", "", http.StatusAccepted, "ok"},
+		{http.MethodDelete, "/admin/replicas/c", "", http.StatusNotFound, "c"},
+	} {
+		for _, authorized := range []bool{true, false} {
+			w := httptest.NewRecorder()
+			edge(authorized).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), tc.method, tc.path, strings.NewReader(tc.body)))
+			if !authorized {
+				require.Equal(t, http.StatusUnauthorized, w.Code)
+				continue
+			}
+			require.Equal(t, tc.want, w.Code, "%s %s %s", tc.method, tc.path, tc.body)
+			require.Contains(t, w.Body.String(), tc.says)
+		}
+	}
 }
 
 func TestOnlyTheProbeIsOpen(t *testing.T) {

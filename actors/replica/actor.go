@@ -23,6 +23,8 @@ type Deps struct {
 	Router  *actor.PID             // is told of room
 	// Announce asks every live request to answer with Announced and returns how many were asked.
 	Announce func(id scoring.ReplicaID, epoch uint64) int
+	// Gone hears that the replica is drained and may be forgotten; maybe more than once.
+	Gone func()
 	// Middleware is put around each kind of actor's Receive, inside its Guard; used by fault injection.
 	Middleware func(kind string) actor.ReceiverMiddleware
 	Supervise  supervise.Config
@@ -118,6 +120,9 @@ func (a *replicaActor) start(c actor.Context) {
 		return newFeed(a.deps, c.Self())
 	})
 	a.perform(c, a.m.start(time.Now()), nil)
+	if a.m.state == Gone {
+		a.deps.Gone() // the instance before may have failed before it said so
+	}
 }
 
 func (a *replicaActor) spawn(c actor.Context, kind string, producer actor.Producer) *actor.PID {
@@ -157,6 +162,9 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reser
 			a.meter.State(e.to.String())
 			a.deps.Log.Info("replica state", slog.String("replica", string(a.cfg.ID)),
 				slog.String("from", e.from.String()), slog.String("to", e.to.String()), slog.String("why", e.why))
+			if e.to == Gone {
+				a.deps.Gone()
+			}
 		case alarm:
 			a.deps.Log.Warn("replica alarm", slog.String("replica", string(a.cfg.ID)), slog.String("what", e.what))
 		}

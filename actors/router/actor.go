@@ -32,7 +32,7 @@ type Encoder func(stream.Input) ([]stream.Prompt, error)
 
 // Deps are what a router needs from outside. All are required.
 type Deps struct {
-	Refs      []*replica.Ref // ordered by ID
+	Refs      func() []*replica.Ref // the fleet as it is now, ordered by ID
 	Encode    Encoder
 	Gate      *Gate
 	Workers   int
@@ -215,7 +215,7 @@ func (a *routerActor) stop() {
 
 func (a *routerActor) step(c actor.Context, message any) {
 	began := time.Now()
-	a.views = views(a.deps.Refs, a.views)
+	a.views = views(a.deps.Refs(), a.views)
 	effects := a.m.step(began, message, a.views)
 	if _, ok := message.(*stream.Submit); ok {
 		a.deps.Meter.Decided(time.Since(began))

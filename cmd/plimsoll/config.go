@@ -92,12 +92,8 @@ func (c Config) Validate(getenv func(string) (string, bool)) error {
 			return fmt.Errorf("two replicas are named %q: give each its own, e.g. --replica %s,name=%s-2", r.Name, r.address(), r.Name)
 		}
 		names[r.Name] = true
-		if r.APIKeyEnv == nil {
-			continue
-		}
-		if key, ok := getenv(*r.APIKeyEnv); !ok || key == "" {
-			return fmt.Errorf("replica %s: the environment has no %s: put the engine's API key in it or leave api-key-env out",
-				r.Name, *r.APIKeyEnv)
+		if err := r.checkKey(getenv); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -11,11 +11,13 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
 	"plimsoll/actors"
 	"plimsoll/actors/admin"
+	"plimsoll/actors/fault"
 	"plimsoll/actors/ingress"
 	"plimsoll/actors/meter"
 	"plimsoll/actors/replica"
@@ -118,10 +120,54 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	}
 	n.admin.handle(admin.New(admin.Deps{
 		Replicas: n.system.Replicas, Metrics: m.Handler(), Authorized: n.server.Authorized, Now: time.Now,
+		Add:    n.adder(name, len(replicas), source, t.getenv),
+		Remove: func(name string) error { return n.system.Remove(scoring.ReplicaID(name)) },
 	}))
 	n.log.Info("serving", slog.String("model", name), slog.Int("replicas", len(replicas)), slog.String("policy", n.config.Policy),
 		slog.String("admission", n.config.Admission), slog.String("version", metrics.Version))
 	return nil
+}
+
+// parts are what the actors are told of a replica of a model.
+func (r replicaEngine) parts(model string) actors.Replica {
+	config := replica.DefaultConfig(scoring.ReplicaID(r.Name), model)
+	if r.CapacityTokens != nil {
+		capacity := scoring.Tokens(*r.CapacityTokens)
+		config.CapacityTokens = &capacity
+	}
+	config.Seats = r.Slots
+	return actors.Replica{Config: config, Engine: r.engine}
+}
+
+// adder returns what takes in a replica that an operator orders, written as for --replica. count is how many there are
+// from the start: it numbers those that have no name.
+func (n *node) adder(model string, count int, source sim.TokenSource, getenv func(string) (string, bool)) func(string) error {
+	var mu sync.Mutex
+	return func(text string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		spec, err := ParseReplica(text, count+1)
+		if err == nil {
+			err = spec.checkKey(getenv)
+		}
+		if err == nil && spec.Kind == kindSim && source == nil {
+			err = errors.New("a simulated replica needs a tokenizer of its own: start serve with one, or without --replica")
+		}
+		if err != nil {
+			return &fault.Fault{Kind: fault.BadInput, Param: "replica", Message: err.Error(), Err: err}
+		}
+		opened, err := openEngines(expandRanks(context.Background(), []ReplicaSpec{spec}, getenv, n.log), source, getenv)
+		if err != nil {
+			return &fault.Fault{Kind: fault.BadInput, Param: "replica", Message: err.Error(), Err: err}
+		}
+		for i, r := range opened {
+			if err := n.system.Add(model, r.parts(model)); err != nil {
+				return errors.Join(err, closeEngines(opened[i:]))
+			}
+			count++
+		}
+		return nil
+	}
 }
 
 // listen opens the port.
@@ -197,13 +243,7 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 	route.DefaultMaxTokens = scoring.Tokens(c.DefaultMaxTokens)
 	served := actors.Model{Tokenizer: model, Router: route}
 	for _, r := range replicas {
-		config := replica.DefaultConfig(scoring.ReplicaID(r.Name), name)
-		if r.CapacityTokens != nil {
-			capacity := scoring.Tokens(*r.CapacityTokens)
-			config.CapacityTokens = &capacity
-		}
-		config.Seats = r.Slots
-		served.Replicas = append(served.Replicas, actors.Replica{Config: config, Engine: r.engine})
+		served.Replicas = append(served.Replicas, r.parts(name))
 	}
 	streams := stream.DefaultConfig()
 	streams.JournalBytes = c.JournalBytes

@@ -1,0 +1,114 @@
+package actors
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/meter"
+	"plimsoll/actors/replica"
+	"plimsoll/scoring"
+)
+
+// member is a replica at run time: its handle, and what its actor is spawned from.
+type member struct {
+	ref   *replica.Ref
+	parts Replica
+	actor string // its actor's name below node; never used again
+	feed  *meter.Feed
+}
+
+// roster is a model's replicas, ordered by ID. It is immutable: a change is a new one.
+type roster struct {
+	members []member
+	refs    []*replica.Ref
+}
+
+// replicaSet is where a model's roster stands. The system changes it under its lock; everybody reads it.
+type replicaSet struct{ now atomic.Pointer[roster] }
+
+func newReplicaSet(members []member) *replicaSet {
+	f := &replicaSet{}
+	f.set(members)
+	return f
+}
+
+func (f *replicaSet) set(members []member) {
+	members = slices.Clone(members)
+	slices.SortFunc(members, func(a, b member) int { return strings.Compare(string(a.ref.ID), string(b.ref.ID)) })
+	r := &roster{members: members, refs: make([]*replica.Ref, len(members))}
+	for i, m := range members {
+		r.refs[i] = m.ref
+	}
+	f.now.Store(r)
+}
+
+func (f *replicaSet) members() []member { return f.now.Load().members }
+
+// refs are the handles, ordered by ID.
+func (f *replicaSet) refs() []*replica.Ref { return f.now.Load().refs }
+
+func (f *replicaSet) find(id scoring.ReplicaID) (member, bool) {
+	for _, m := range f.members() {
+		if m.ref.ID == id {
+			return m, true
+		}
+	}
+	return member{}, false
+}
+
+// newMember gives a replica a handle and an actor's name.
+func (s *System) newMember(model string, parts Replica) member {
+	s.replicas++
+	return member{
+		ref:   replica.NewRef(parts.Config.ID, model, parts.Engine, s.actors.Root),
+		parts: parts, actor: "replica-" + strconv.Itoa(s.replicas), feed: s.deps.Meter.Feed(string(parts.Config.ID)),
+	}
+}
+
+// Add takes a replica into a running model's fleet. Its engine need not be up yet; the system closes it at the end, unless
+// Add fails. The error is a [*fault.Fault].
+func (s *System) Add(modelName string, parts Replica) error {
+	m := s.model(modelName)
+	if m == nil {
+		return fault.New(fault.ModelNotFound, "the model %q does not exist", modelName)
+	}
+	if err := parts.Config.Validate(); err != nil {
+		return &fault.Fault{Kind: fault.BadInput, Message: err.Error(), Err: err}
+	}
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	if s.closing.Load() {
+		return fault.New(fault.ShuttingDown, "this node is shutting down")
+	}
+	for _, other := range s.models {
+		if _, taken := other.fleet.find(parts.Config.ID); taken {
+			return fault.New(fault.BadInput, "there is a replica %q already: give this one another name", parts.Config.ID)
+		}
+	}
+	added := s.newMember(modelName, parts)
+	m.fleet.set(append(slices.Clone(m.fleet.members()), added))
+	s.actors.Root.Send(s.node, spawnReplica{m, added})
+	return nil
+}
+
+// Remove drains a replica and then forgets it: it gets nothing new, and is gone when its last request has ended. It
+// returns at once; the error is a [*fault.Fault].
+func (s *System) Remove(id scoring.ReplicaID) error {
+	for _, m := range s.models {
+		if found, ok := m.fleet.find(id); ok {
+			found.ref.Tell(replica.Drain{})
+			return nil
+		}
+	}
+	return fault.New(fault.NotFound, "there is no replica %q", id)
+}
+
+// forget takes a drained replica out of its fleet.
+func (s *System) forget(m *model, gone member) {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	m.fleet.set(slices.DeleteFunc(slices.Clone(m.fleet.members()), func(other member) bool { return other.ref == gone.ref }))
+}
