@@ -100,6 +100,10 @@ benchcmp: tokenizers-lib $(BENCHSTAT) ## compare the benchmarks of BASE=REV with
 	$(BENCH) >.tmp/bench/worktree.txt; \
 	$(BENCHSTAT) "$(BASE)=.tmp/bench/base.txt" worktree=.tmp/bench/worktree.txt
 
+.PHONY: bench-serve
+bench-serve: build ## streamed tokens per CPU second of plimsoll serve, and of nginx if it is installed, before a simulated engine
+	go test -tags prove -count 1 -timeout 10m -v -run '^TestFront$$' ./testbench/prove
+
 ##@ Tidy
 .PHONY: clean
 clean: ## remove what was built in the tree (the caches outside it stay)

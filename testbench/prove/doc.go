@@ -7,4 +7,6 @@
 // `make prove-replay` replays a slice of a recorded trace under each policy, with caches cold each time, prints a table
 // and fails unless strict admission held (no error, no preemption, ledgers empty at the end) and token-load beat
 // round-robin in cache hits and in the median time to first token.
+//
+// `make bench-serve` measures what a streamed token costs `plimsoll serve`, with nginx in the same place in the same run.
 package prove
