@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"plimsoll/tokenizer/jinja"
 )
@@ -12,18 +13,24 @@ import (
 //nolint:errname // a kind of answer more than a failure: the tokenizer room calls it so everywhere
 type BadInput struct {
 	Param   string // the parameter at fault, such as "tools" or "messages[2].content"
-	Message string // for the client
+	Message string // for the client: a sentence that begins with the parameter, or the template's own
 	Err     error  // the cause, nil if there is none but the message
 }
 
-// Error returns the message with the parameter.
-func (e *BadInput) Error() string { return e.Param + ": " + e.Message }
+// Error returns the message, which names the parameter.
+func (e *BadInput) Error() string {
+	if strings.HasPrefix(e.Message, e.Param+" ") {
+		return e.Message
+	}
+	return e.Param + ": " + e.Message
+}
 
 // Unwrap returns the cause.
 func (e *BadInput) Unwrap() error { return e.Err }
 
+// badInput says what a parameter must be or can't be; the sentence begins with its name.
 func badInput(param, format string, args ...any) error {
-	return &BadInput{Param: param, Message: fmt.Sprintf(format, args...)}
+	return &BadInput{Param: param, Message: param + " " + fmt.Sprintf(format, args...)}
 }
 
 // decode decodes a JSON parameter; present is false for an absent or null one.
@@ -33,7 +40,7 @@ func decode(param string, raw []byte) (v jinja.Value, present bool, err error) {
 	}
 	v, err = jinja.FromJSON(raw)
 	if err != nil {
-		return nil, false, &BadInput{Param: param, Message: "is not valid JSON: " + err.Error(), Err: err}
+		return nil, false, &BadInput{Param: param, Message: param + " is not valid JSON: " + err.Error(), Err: err}
 	}
 	return v, v != nil, nil
 }

@@ -137,7 +137,7 @@ func parseDictPart(param string, d *jinja.Dict) (p part, skip bool, err error) {
 }
 
 func noMedia(param, kind string) error {
-	return badInput(param, "the replicas of this model take text only, not parts of type %q", kind)
+	return badInput(param, "is a part of type %q: the replicas of this model take text only", kind)
 }
 
 // billingHeader begins a line that one client puts before its system text. It differs from request to request, so that no prefix

@@ -16,7 +16,7 @@ const continueTag = "CONTINUE_FINAL_MESSAGE_TAG "
 func renderContinued(tmpl template, messages *jinja.List, vars map[string]jinja.Value, now func() time.Time) (string, error) {
 	final := tagFinalText(messages)
 	if final == nil {
-		return "", badInput("continue_final_message", "the final message has no text to continue")
+		return "", badInput("continue_final_message", "is set, but the final message has no text to continue")
 	}
 	out, err := tmpl.Render(vars, now)
 	if err != nil {
@@ -25,7 +25,7 @@ func renderContinued(tmpl template, messages *jinja.List, vars map[string]jinja.
 	at := strings.LastIndex(out, strings.TrimSpace(continueTag))
 	if at < 0 || !strings.Contains(out, trimSpace(*final)) {
 		return "", badInput("continue_final_message",
-			"the final message does not appear in the chat after applying the chat template, which may have deleted portions of it")
+			"is set, but the final message does not appear in the chat after applying the chat template, which may have deleted portions of it")
 	}
 	if strings.HasPrefix(out[at:], continueTag) {
 		return out[:at], nil

@@ -20,7 +20,7 @@ func conversation(raw []byte, format jinja.ContentFormat) (*jinja.List, error) {
 		return nil, badInput("messages", "must be an array")
 	}
 	if len(list.Items) == 0 {
-		return nil, badInput("messages", "Cannot apply chat template to an empty conversation. Provide at least one message.")
+		return nil, badInput("messages", "must hold at least one message")
 	}
 	out := &jinja.List{Items: make([]jinja.Value, len(list.Items))}
 	for i, item := range list.Items {

@@ -71,7 +71,7 @@ func New(tmpl *jinja.Template, cfg Config) (*Renderer, error) {
 // print the date; its zone should be the engine's. An error is a [BadInput], unless the fault is ours.
 func (r *Renderer) Render(req Request, now func() time.Time) (string, error) {
 	if _, present, err := decode("chat_template", req.ChatTemplate); err != nil || present {
-		return "", badInput("chat_template", "a request can't bring its own template")
+		return "", badInput("chat_template", "can't be brought by a request: the model's own template is used")
 	}
 	continued := orElse(req.ContinueFinalMessage, false)
 	if continued && orElse(req.AddGenerationPrompt, true) {

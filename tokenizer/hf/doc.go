@@ -16,9 +16,10 @@
 //   - Encode never fails silently: no ids for a text that must have some is an error.
 //   - Decode keeps NUL, and refuses ids that the vocabulary lacks instead of leaving them out.
 //   - Ids and texts are those of the Python library, for all goldens of all families tried.
+//   - Memory is bounded: memory.go says how. What a long text took is given back to the system.
 //
 // An Encode holds an operating system thread for its whole time and can't be cancelled (about 1 s for each MB of text): bound
-// the texts and the number of encodes at once.
+// the number of encodes at once.
 //
 // # The static library
 //

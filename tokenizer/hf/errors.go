@@ -19,11 +19,11 @@ var ErrPipeline = errors.New("the tokenizer's pipeline failed")
 type BadInput struct { //nolint:errname // the name of this reason in the whole tokenizer room
 	// Param names the kind of input at fault: "text" or "ids". The caller knows what the client calls it.
 	Param string
-	// Message says what is wrong and where, for the client to read.
+	// Message says in a sentence what is wrong and where, for the client to read.
 	Message string
 }
 
-func (e *BadInput) Error() string { return e.Param + ": " + e.Message }
+func (e *BadInput) Error() string { return e.Message }
 
 // FileError says that a file of a model's folder can't be used.
 type FileError struct {

@@ -14,6 +14,7 @@ type Tokenizer struct {
 	name  string
 	vocab *vocabulary
 	nul   nulTable
+	huge  chan struct{} // holds the one encode of a huge text that may run
 
 	// mu guards the library's memory: calls hold it for reading, Close for writing, so that nothing is freed under a call.
 	mu     sync.RWMutex
@@ -35,7 +36,7 @@ func Parse(name string, raw []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, &FileError{File: name, Err: fmt.Errorf("the tokenizers library refuses it: %w", err)}
 	}
-	t := &Tokenizer{name: name, vocab: vocab, native: native}
+	t := &Tokenizer{name: name, vocab: vocab, native: native, huge: make(chan struct{}, 1)}
 	t.nul = findNUL(vocab, func(ids ...uint32) string { return native.Decode(ids, false) })
 	return t, nil
 }
@@ -46,11 +47,21 @@ func (t *Tokenizer) Name() string { return t.name }
 // Encode turns a text into ids. addSpecial lets the file's post-processor add its tokens (BOS, or </s> at the end): right for
 // bare prompts, wrong for rendered chat templates, which hold them already.
 //
-// A text with a NUL is a [*BadInput]. Bytes that are no UTF-8 count as U+FFFD. Ids are nil only where the text has none
+// A text with a NUL or with more than [TextBytesMax] bytes is a [*BadInput]. Bytes that are no UTF-8 count as U+FFFD. Ids are nil only where the text has none
 // (an empty text, or one that the normalizer takes away whole); if the library fails the error is [ErrPipeline].
 func (t *Tokenizer) Encode(text string, addSpecial bool) ([]uint32, error) {
 	if at := strings.IndexByte(text, 0); at >= 0 {
-		return nil, &BadInput{Param: "text", Message: fmt.Sprintf("holds a NUL character (U+0000) at byte %d, which can't be encoded", at)}
+		return nil, &BadInput{Param: "text", Message: fmt.Sprintf("the text holds a NUL character (U+0000) at byte %d, which can't be encoded", at)}
+	}
+	switch n := len(text); {
+	case n > TextBytesMax:
+		return nil, &BadInput{Param: "text", Message: fmt.Sprintf("the text has %d bytes, at most %d can be encoded", n, TextBytesMax)}
+	case n > hugeBytes:
+		t.huge <- struct{}{}
+		defer func() { <-t.huge }()
+	}
+	if len(text) >= largeBytes {
+		defer giveBack()
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -81,6 +92,9 @@ func (t *Tokenizer) Decode(ids []uint32, skipSpecial bool) (string, error) {
 			return "", &BadInput{Param: "ids", Message: fmt.Sprintf("the id %d at position %d is not in the vocabulary of %d ids", id, i, len(t.vocab.facts))}
 		}
 		nul = nul || t.vocab.facts[id]&factNUL != 0
+	}
+	if len(ids) >= largeIDs {
+		defer giveBack()
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()

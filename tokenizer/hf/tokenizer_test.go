@@ -26,7 +26,7 @@ func TestEncodeRefusesNUL(t *testing.T) {
 	_, err := tok.Encode("ab\x00cd", false)
 	var bad *hf.BadInput
 	require.ErrorAs(t, err, &bad)
-	require.Equal(t, hf.BadInput{Param: "text", Message: "holds a NUL character (U+0000) at byte 2, which can't be encoded"}, *bad)
+	require.Equal(t, hf.BadInput{Param: "text", Message: "the text holds a NUL character (U+0000) at byte 2, which can't be encoded"}, *bad)
 }
 
 func TestDecodeKeepsNUL(t *testing.T) {
