@@ -276,6 +276,7 @@ func (m *machine) granted(now time.Time, g *replica.Granted, vs []view) {
 	}
 	delete(m.tickets, g.Ticket)
 	m.unbook(a)
+	a.place.Epoch = g.Snapshot.Epoch
 	a.by.placed = append(a.by.placed, a.place)
 	m.answered(now, a.by, vs)
 }
@@ -378,12 +379,25 @@ func (m *machine) firstToken(now time.Time, f stream.FirstToken, vs []view) {
 	if find(vs, f.Replica) == nil {
 		return
 	}
+	if len(m.first) > len(vs) {
+		m.forget(vs)
+	}
 	took := f.Took
 	if last, ok := m.first[f.Replica]; ok {
 		took = min(took, max(0, now.Sub(last)))
 	}
 	m.first[f.Replica] = now
 	m.learner.FirstToken(f.Replica, f.PrefillTokens, f.HitTokens, took)
+}
+
+// forget drops what was learned of replicas that have left the fleet.
+func (m *machine) forget(vs []view) {
+	for id := range m.first {
+		if find(vs, id) == nil {
+			delete(m.first, id)
+			m.learner.Forget(id)
+		}
+	}
 }
 
 // steps learns how fast a replica decodes. A step reads the KV of the whole batch, and is slower while a prefill goes on.

@@ -330,7 +330,7 @@ func (n *node) held(number uint64, leg int) Placement {
 	claim.Ticket.Boot, claim.Ticket.Number = 2, number
 	ref.Tell(&replica.Reserve{Claim: claim, Incarnation: ref.Snapshot().Incarnation, From: n.router})
 	synctest.Wait()
-	return Placement{Leg: leg, Claim: claim, Ref: ref, Incarnation: 1, BlockTokens: 16, MaxTokens: 100}
+	return Placement{Leg: leg, Claim: claim, Ref: ref, Incarnation: 1, Epoch: ref.Snapshot().Epoch, BlockTokens: 16, MaxTokens: 100}
 }
 
 // TestAPlaceThatBreaksTheMachineIsGivenBack, and what waits behind it too.

@@ -88,6 +88,8 @@ type machine struct {
 	resubmits int
 	ended     bool   // the response has ended
 	cached    []*int // by prompt; nil: not known
+	// epochs are those that restarted replicas were answered in.
+	epochs map[*replica.Ref]uint64
 
 	out      []effect // of this step; its memory is used again by the next one
 	appended appendLeg
@@ -97,7 +99,7 @@ func newMachine(cfg Config, req *Request, model Model, call *Call) *machine {
 	prompts := req.Input.Prompts()
 	m := &machine{
 		cfg: cfg, req: req, model: model, call: call,
-		attempts: map[uint64]*attempt{}, cached: make([]*int, prompts),
+		attempts: map[uint64]*attempt{}, cached: make([]*int, prompts), epochs: map[*replica.Ref]uint64{},
 	}
 	for i := range prompts * req.N {
 		m.legs = append(m.legs, newLeg(req, model, i))
@@ -196,10 +198,16 @@ func (m *machine) answered(number uint64) bool {
 }
 
 func (m *machine) placed(now time.Time, e Placed) {
+	asks := m.waiting
 	current := m.answered(e.Number)
-	if m.ended || !current {
+	// A replica that restarted between its grant and now has heard from us of no such ticket, and books none for it.
+	lost := slices.ContainsFunc(e.Placements, func(p Placement) bool { return p.Epoch < m.epochs[p.Ref] })
+	if m.ended || !current || lost {
 		for _, p := range e.Placements {
 			m.emit(toReplica{p.Ref, replica.End{Ticket: p.Claim.Ticket, Reason: ledger.Cancelled}})
+		}
+		if current && !m.ended {
+			m.submit(asks)
 		}
 		return
 	}
@@ -250,6 +258,7 @@ func (m *machine) routerRestarted() {
 
 // announce answers a replica's new epoch with the tickets that live there.
 func (m *machine) announce(e ReplicaRestarted) {
+	m.epochs[e.Ref] = e.Epoch
 	answer := replica.Announced{Epoch: e.Epoch}
 	for _, id := range sortedKeys(m.attempts) {
 		if a := m.attempts[id]; a.place.Ref == e.Ref {

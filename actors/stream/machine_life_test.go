@@ -355,6 +355,19 @@ func TestReplicaRestarted(t *testing.T) {
 	require.Equal(t, uint64(1), r.m.attempts[2].announcement().Incarnation)
 }
 
+// TestAGrantThatTheReplicaHasForgotten: it restarted after it granted, and was answered before the call knew the ticket.
+func TestAGrantThatTheReplicaHasForgotten(t *testing.T) {
+	r := newRig(t, DefaultConfig(), &Request{N: 2})
+	r.do(ReplicaRestarted{Ref: r.ref("a"), Epoch: 3})
+	old, other := r.place(0, "a", 9), r.place(1, "b", 9)
+	old.Epoch, other.Epoch = 2, 1
+	require.Equal(t, []string{"a: end 1 cancelled", "b: end 2 cancelled", "submit 2, leg 0, leg 1"},
+		r.do(Placed{Number: 1, Placements: []Placement{old, other}}), "all legs or none")
+	now := r.place(0, "a", 9)
+	now.Epoch = 3
+	with(t, r.do(Placed{Number: 2, Placements: []Placement{now, other}}), "start 1 for leg 0 on a", "start 2 for leg 1 on b")
+}
+
 func TestTimeouts(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.FirstTokenTimeout, cfg.TokenTimeout, cfg.SettleTimeout = 100*time.Second, 10*time.Second, time.Second

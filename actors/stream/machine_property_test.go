@@ -35,6 +35,7 @@ type world struct {
 	fault     *fault.Fault
 	usage     Usage
 	announced []string
+	restarted map[string]bool // replicas that were answered in epoch 7
 }
 
 // generating is a Generate that has not returned.
@@ -76,7 +77,7 @@ func newWorld(t *rapid.T, hits map[string]int) *world {
 	}
 	w := &world{
 		t: t, req: req, cfg: cfg, hits: hits, submitted: 1, open: map[uint64]bool{1: false},
-		calls: map[uint64]*generating{}, tickets: map[uint64]*words{}, legs: make([]*legModel, req.N*len(req.Input.Tokens)),
+		calls: map[uint64]*generating{}, tickets: map[uint64]*words{}, restarted: map[string]bool{}, legs: make([]*legModel, req.N*len(req.Input.Tokens)),
 	}
 	for i := range w.legs {
 		w.legs[i] = &legModel{}
@@ -311,10 +312,23 @@ func (w *world) grant(number uint64) {
 	w.hit(w.ended > 0, "a place after the end")
 	delete(w.open, number)
 	p := Placed{Number: number}
+	forgotten := false
 	for _, a := range w.asks {
-		p.Placements = append(p.Placements, w.placement(a))
+		place := w.placement(a)
+		if rapid.IntRange(0, 9).Draw(w.t, "epoch") == 0 {
+			place.Epoch = 6
+			forgotten = forgotten || w.restarted[string(place.Ref.ID)]
+		}
+		p.Placements = append(p.Placements, place)
 	}
+	before, current := len(w.calls), number == w.submitted && w.ended == 0
 	w.step(p)
+	started := 0
+	if current && !forgotten {
+		started = len(p.Placements)
+	}
+	require.Len(w.t, w.calls, before+started, "all legs or none")
+	w.hit(current && forgotten, "a grant that was forgotten")
 }
 
 func (w *world) answerable() uint64 {
@@ -420,6 +434,7 @@ func (w *world) replicaRestarts() {
 		want = append(want, fmt.Sprintf("%d %s %d", c.place.Claim.Ticket.Number, state, produced))
 		w.hit(true, "announced "+state)
 	}
+	w.restarted[name] = true
 	w.step(ReplicaRestarted{Ref: ref, Epoch: 7})
 	require.Equal(w.t, []string{strings.Join(want, ", ")}, w.announced)
 }
@@ -469,7 +484,7 @@ func TestMachineAtRandom(t *testing.T) {
 	t.Log(hits)
 	floors := []string{
 		"routed anew", "joined a leg that waited", "a place for an older submission", "a place after the end", "lost IDs",
-		"a frame of an aborted attempt", "a frame behind the end", "fails after tokens", "finished while it was aborted",
+		"a grant that was forgotten", "a frame of an aborted attempt", "a frame behind the end", "fails after tokens", "finished while it was aborted",
 		"leaves while legs wait and run", "leaves while all wait", "leaves while all run", "announced reserved", "announced running",
 		"announced lingering", "rejected", "the router restarts while legs wait", "the router restarts while it is to withdraw",
 		"a stall", "ended well", "a leg finished", "a stop string", "a stop token",

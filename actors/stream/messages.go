@@ -109,6 +109,7 @@ type Placement struct {
 	Claim         ledger.Claim
 	Ref           *replica.Ref
 	Incarnation   uint64
+	Epoch         uint64 // of the replica's actor that granted it
 	EngineModel   string // the engine's name of the model
 	BlockTokens   scoring.Tokens
 	MaxTokens     int            // fitted to the replica's room

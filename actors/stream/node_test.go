@@ -154,9 +154,9 @@ func (f *fakeRouter) Receive(c actor.Context) {
 	case *Submit:
 		f.submit(c, m)
 	case *replica.Granted:
-		f.answered(m.Ticket, true)
+		f.answered(m.Ticket, m)
 	case *replica.Refused:
-		f.answered(m.Ticket, false)
+		f.answered(m.Ticket, nil)
 	case Withdraw:
 		for p, call := range f.placing {
 			if call == m.Call && (m.Number == 0 || m.Number == p.sub.Number) {
@@ -201,16 +201,17 @@ func (f *fakeRouter) submit(c actor.Context, m *Submit) {
 	f.placing[p] = m.Call
 }
 
-// answered takes a replica's answer. All legs are placed or none.
-func (f *fakeRouter) answered(t scoring.Ticket, granted bool) {
+// answered takes a replica's answer; granted is nil if it refused. All legs are placed or none.
+func (f *fakeRouter) answered(t scoring.Ticket, granted *replica.Granted) {
 	for p, call := range f.placing {
 		place, ok := p.open[t]
 		if !ok {
 			continue
 		}
 		delete(p.open, t)
-		p.refused = p.refused || !granted
-		if granted {
+		p.refused = p.refused || granted == nil
+		if granted != nil {
+			place.Epoch = granted.Snapshot.Epoch
 			p.placed.Placements = append(p.placed.Placements, place)
 		}
 		if len(p.open) > 0 {
