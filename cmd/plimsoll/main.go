@@ -21,10 +21,11 @@ type terminal struct {
 	in       io.Reader
 	out, err io.Writer
 	getenv   func(string) (string, bool)
+	environ  func() []string // all variables, as NAME=value
 }
 
 func main() {
-	os.Exit(run(os.Args, terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.LookupEnv}))
+	os.Exit(run(os.Args, terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.LookupEnv, environ: os.Environ}))
 }
 
 // run runs one command and returns its exit code.
@@ -50,7 +51,8 @@ func newApp(t terminal) *cli.App {
 		Commands:  []*cli.Command{serveCommand(t), simCommand(t), renderCommand(t), tokenizeCommand(t), versionCommand(t)},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usageError{fmt.Errorf("there is no command %q: see plimsoll --help", c.Args().First())}
+				return usageError{fmt.Errorf("there is no command %q. %s See plimsoll --help", c.Args().First(),
+					cli.SuggestCommand(c.App.Commands, c.Args().First()))}
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -67,7 +69,15 @@ func newApp(t terminal) *cli.App {
 	return app
 }
 
-func usageMistake(_ *cli.Context, err error, _ bool) error { return usageError{err} }
+func usageMistake(c *cli.Context, err error, _ bool) error {
+	// The flag package gives this error no type.
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return usageError{err}
+	}
+	nearest := cli.SuggestFlag(c.Command.Flags, strings.TrimLeft(name, "-"), false)
+	return usageError{fmt.Errorf("there is no flag --%s: do you mean %s? See %s --help", name, nearest, c.Command.HelpName)}
+}
 
 // withoutArguments refuses what stands behind the flags: no command takes any.
 func withoutArguments(action cli.ActionFunc) cli.ActionFunc {

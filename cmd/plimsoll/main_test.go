@@ -19,16 +19,16 @@ func plimsoll(t *testing.T, stdin string, args ...string) (code int, stdout, std
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = run(append([]string{"plimsoll"}, args...), terminal{
-		in: strings.NewReader(stdin), out: &out, err: &errs, getenv: environment(nil),
+		in: strings.NewReader(stdin), out: &out, err: &errs, getenv: environment(nil), environ: func() []string { return nil },
 	})
 	return code, out.String(), errs.String()
 }
 
 func TestMistakesEndWithCode2AndSayWhatToDo(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"serv", `there is no command "serv"`},
+		{"serv", `there is no command "serv". Did you mean "serve"? See plimsoll --help`},
 		{"serve now", `takes flags only, not "now"`},
-		{"serve --lisen :80", "flag provided but not defined: -lisen"},
+		{"serve --lisen :80", "there is no flag --lisen: do you mean --listen? See plimsoll serve --help"},
 		{"serve --listen", "flag needs an argument"},
 		{"serve --listen 8080", `"8080" is no address: write HOST:PORT`},
 		{"serve --policy best", "--policy: cannot be \"best\": write one of token-load, least-requests, p2c, round-robin"},
@@ -39,7 +39,7 @@ func TestMistakesEndWithCode2AndSayWhatToDo(t *testing.T) {
 		{"tokenize", "needs --tokenizer DIR"},
 		{"tokenize --tokenizer x --decode --add-special", "leave one of them out"},
 		{"render", "needs --tokenizer DIR"},
-		{"version --long", "flag provided but not defined"},
+		{"version --long", "there is no flag --long"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, stdout, stderr := plimsoll(t, "", strings.Fields(c.args)...)

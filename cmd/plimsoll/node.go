@@ -38,6 +38,10 @@ func serve(c Config, t terminal, signals <-chan os.Signal) error {
 		return err
 	}
 	log.Debug("configuration", slog.String("yaml", text))
+	for _, s := range strayVariables(t.environ(), c) {
+		log.Warn("an environment variable is none of the settings and has no effect", slog.String("variable", s.name),
+			slog.String("nearest", s.nearest))
+	}
 	n, err := startNode(c, t, log)
 	if err != nil {
 		return err

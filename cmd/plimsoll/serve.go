@@ -47,7 +47,7 @@ func serveFlags() []cli.Flag {
 // configOf puts the configuration of a command line together.
 func configOf(c *cli.Context, t terminal) (Config, error) {
 	var path *string
-	if text, ok := t.getenv("PLIMSOLL_CONFIG"); ok {
+	if text, ok := t.getenv(envConfig); ok {
 		path = &text
 	}
 	if c.IsSet("config") {

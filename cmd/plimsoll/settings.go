@@ -24,9 +24,7 @@ type setting struct {
 }
 
 // env is the name of the setting's environment variable.
-func (s setting) env() string {
-	return "PLIMSOLL_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
-}
+func (s setting) env() string { return envOf(s.name) }
 
 // settings lists what c can be told, in the order in which it is printed.
 func (c *Config) settings() []setting {
@@ -34,29 +32,29 @@ func (c *Config) settings() []setting {
 		text("listen", "serve on `HOST:PORT`", &c.Listen),
 		replicas("replica", "serve with the engine at `KIND=URL`; once for each engine, in the place of the four simulated ones. "+
 			"Options follow it: ,name=NAME ,capacity-tokens=N ,slots=N ,api-key-env=VARIABLE; for vllm also ,model=NAME ,api=ROUTE ,rank=N", &c.Replicas),
-		optionalText("model", "the model's `NAME` for clients (default: what the engines call it)", &c.Model),
-		optionalText("tokenizer", "`DIR` with the model's tokenizer.json and chat template (default: the embedded model's)", &c.TokenizerDir),
-		choice("policy", "`POLICY` that chooses the replica", &c.Policy, policy.Names()),
-		choice("admission", "how much of an answer is reserved, `MODE`", &c.Admission, admissions()),
-		optionalText("api-key-file", "`FILE` of the keys that clients must show, a line each, as name: key (default: none needed)", &c.APIKeyFile),
+		optionalText("model", "serve the model as `NAME` (default: what the engines call it)", &c.Model),
+		optionalText("tokenizer", "read the model's tokenizer.json and chat template from `DIR` (default: the embedded model's)", &c.TokenizerDir),
+		choice("policy", "choose replicas by `POLICY`", &c.Policy, policy.Names()),
+		choice("admission", "reserve what an answer is expected to take or, strictly, the most it may take, by `MODE`", &c.Admission, admissions()),
+		optionalText("api-key-file", "serve only clients that show a key of `FILE`, which has a line for each, as name: key (default: no key is needed)", &c.APIKeyFile),
 		optionalText("admin-listen", "serve GET /admin/replicas and /metrics for operators on `HOST:PORT` (default: not at all)", &c.AdminListen),
-		optionalText("tls-cert", "PEM `FILE` with the certificate and its chain (default: clear text)", &c.TLSCert),
-		optionalText("tls-key", "PEM `FILE` with the certificate's key", &c.TLSKey),
-		count("max-body-bytes", "`N` bytes a request's body may have", 1, &c.BodyBytes),
-		count("max-connections", "`N` connections may be open", 1, &c.Connections),
-		duration("body-timeout", "`TIME` that a request's body may take to arrive", &c.BodyTimeout),
-		duration("first-token-timeout", "`TIME` that an engine may work on a prompt before the attempt counts as stalled", &c.FirstTokenTimeout),
-		duration("token-timeout", "`TIME` that an engine may pause between two tokens before the attempt counts as stalled", &c.TokenTimeout),
-		duration("queue-timeout", "`TIME` that a request waits for room before it gets 429", &c.QueueTimeout),
-		count("queue-requests", "`N` requests may wait", 1, &c.QueueRequests),
-		count("queue-tokens", "`N` prompt tokens may wait", 1, &c.QueueTokens),
-		count("default-max-tokens", "`N` tokens are reserved for an answer to which the client sets no limit, in strict admission", 1, &c.DefaultMaxTokens),
-		duration("early-headers", "`TIME` after which a stream's headers go out though no token has come", &c.EarlyHeaders),
-		duration("client-stall", "`TIME` that a client may take nothing before its request is cancelled", &c.ClientStall),
-		count("journal-bytes", "`N` bytes of an answer are kept for a slow client", 1024, &c.JournalBytes),
-		duration("drain-timeout", "`TIME` that running requests get after the first SIGTERM or SIGINT", &c.DrainTimeout),
-		choice("log-level", "least `LEVEL` that is logged", &c.LogLevel, []string{"debug", "info", "warn", "error"}),
-		choice("log-format", "`FORM` of the log's lines", &c.LogFormat, []string{"text", "json"}),
+		optionalText("tls-cert", "serve TLS with the certificate and its chain in the PEM `FILE` (default: clear text)", &c.TLSCert),
+		optionalText("tls-key", "read the certificate's key from the PEM `FILE`", &c.TLSKey),
+		count("max-body-bytes", "refuse request bodies of more than `N` bytes", 1, &c.BodyBytes),
+		count("max-connections", "hold at most `N` connections open", 1, &c.Connections),
+		duration("body-timeout", "give a request's body `TIME` to arrive", &c.BodyTimeout),
+		duration("first-token-timeout", "count an attempt as stalled whose engine gives no first token for `TIME`", &c.FirstTokenTimeout),
+		duration("token-timeout", "count an attempt as stalled whose engine pauses for `TIME` between two tokens", &c.TokenTimeout),
+		duration("queue-timeout", "let a request wait `TIME` for room before it gets 429", &c.QueueTimeout),
+		count("queue-requests", "let at most `N` requests wait for room", 1, &c.QueueRequests),
+		count("queue-tokens", "let at most `N` prompt tokens wait for room", 1, &c.QueueTokens),
+		count("default-max-tokens", "reserve `N` tokens, in strict admission, for an answer that its client sets no limit", 1, &c.DefaultMaxTokens),
+		duration("early-headers", "send a stream's headers after `TIME` though no token has come", &c.EarlyHeaders),
+		duration("client-stall", "cancel a request whose client takes nothing for `TIME`", &c.ClientStall),
+		count("journal-bytes", "keep at most `N` bytes of an answer for a slow client", 1024, &c.JournalBytes),
+		duration("drain-timeout", "give running requests `TIME` to end after the first SIGTERM or SIGINT", &c.DrainTimeout),
+		choice("log-level", "log what is of this `LEVEL` or above", &c.LogLevel, []string{"debug", "info", "warn", "error"}),
+		choice("log-format", "write the log's lines in this `FORM`", &c.LogFormat, []string{"text", "json"}),
 	}
 }
 

@@ -29,7 +29,7 @@ func (n *node) run(signals <-chan os.Signal) error {
 	case err := <-served:
 		return errors.Join(err, n.stop())
 	case s := <-signals:
-		n.log.Info("shutting down", slog.String("signal", s.String()), slog.Duration("drain_timeout", n.config.DrainTimeout),
+		n.log.Info("shutting down", slog.String("signal", s.String()), slog.Float64("drain_timeout_seconds", n.config.DrainTimeout.Seconds()),
 			slog.Int("requests", n.system.Live()))
 	}
 	down := make(chan error, 1)
