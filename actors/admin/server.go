@@ -2,6 +2,8 @@ package admin
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -37,7 +39,7 @@ func New(deps Deps) http.Handler {
 		}
 		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, orderBytes))
 		dec.DisallowUnknownFields()
-		if err := dec.Decode(&order); err != nil || order.Replica == "" {
+		if err := dec.Decode(&order); err != nil || order.Replica == "" || !errors.Is(dec.Decode(&order), io.EOF) {
 			writeFault(w, fault.Invalid("replica", `the body must be {"replica": "KIND=URL,name=NAME,..."}, as for --replica`))
 			return
 		}
@@ -46,7 +48,19 @@ func New(deps Deps) http.Handler {
 	mux.Handle("DELETE /admin/replicas/{name...}", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusAccepted, deps.Remove(r.PathValue("name")))
 	})))
-	return mux
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeFault(w, fault.New(fault.NotFound, "there is no %s %s", r.Method, r.URL.EscapedPath()))
+	})
+	return sameOrigin(mux)
+}
+
+// sameOrigin refuses the orders that a page of another origin has its reader's browser send.
+func sameOrigin(next http.Handler) http.Handler {
+	guard := http.NewCrossOriginProtection()
+	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeFault(w, fault.New(fault.Forbidden, "pages of other origins give no orders here"))
+	}))
+	return guard.Handler(next)
 }
 
 // orderBytes bounds the body of an order.
@@ -66,6 +80,8 @@ func writeFault(w http.ResponseWriter, f *fault.Fault) {
 	switch f.Kind { //nolint:exhaustive // orders meet these; anything else is a fault of ours
 	case fault.BadInput:
 		status = http.StatusBadRequest
+	case fault.Forbidden:
+		status = http.StatusForbidden
 	case fault.NotFound, fault.ModelNotFound:
 		status = http.StatusNotFound
 	case fault.ShuttingDown:

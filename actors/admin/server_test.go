@@ -89,6 +89,7 @@ func TestOrders(t *testing.T) {
 		{http.MethodPost, "/admin/replicas", `{}`, http.StatusBadRequest, "--replica"},
 		{http.MethodPost, "/admin/replicas", `{"replicas":"good"}`, http.StatusBadRequest, "--replica"},
 		{http.MethodPost, "/admin/replicas", `{`, http.StatusBadRequest, "--replica"},
+		{http.MethodPost, "/admin/replicas", `{"replica":"good"} {}`, http.StatusBadRequest, "--replica"},
 		{http.MethodDelete, "/admin/replicas/a/b", "", http.StatusAccepted, "ok"},
 		{http.MethodDelete, "/admin/replicas/c", "", http.StatusNotFound, "c"},
 	} {
@@ -102,6 +103,33 @@ func TestOrders(t *testing.T) {
 			require.Equal(t, tc.want, w.Code, "%s %s %s", tc.method, tc.path, tc.body)
 			require.Contains(t, w.Body.String(), tc.says)
 		}
+	}
+}
+
+// TestPagesOfOthersGiveNoOrders, whoever reads them in a browser that reaches the port.
+func TestPagesOfOthersGiveNoOrders(t *testing.T) {
+	for _, order := range []struct{ method, path, body string }{
+		{http.MethodPost, "/admin/replicas", `{"replica":"good"}`},
+		{http.MethodDelete, "/admin/replicas/a/b", ""},
+	} {
+		for _, header := range []struct{ name, value string }{
+			{"Sec-Fetch-Site", "cross-site"}, {"Origin", "http://elsewhere.example"},
+		} {
+			r := httptest.NewRequestWithContext(t.Context(), order.method, order.path, strings.NewReader(order.body))
+			r.Header.Set(header.name, header.value)
+			w := httptest.NewRecorder()
+			edge(true).ServeHTTP(w, r)
+			require.Equal(t, http.StatusForbidden, w.Code)
+			require.Contains(t, w.Body.String(), "pages of other origins")
+		}
+	}
+}
+
+func TestWhatIsNotThereIsSaidInJSON(t *testing.T) {
+	for _, path := range []string{"/", "/nowhere", "/admin"} {
+		w := get(t, edge(true), path)
+		require.Equal(t, http.StatusNotFound, w.Code)
+		require.JSONEq(t, `{"error":{"message":"there is no GET `+path+`","type":"not_found"}}`, w.Body.String())
 	}
 }
 
