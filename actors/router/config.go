@@ -57,6 +57,8 @@ type Config struct {
 	ScanMax int
 	// EncodeBytes bounds the input waiting for tokenization.
 	EncodeBytes int
+	// ReserveWait is how long a replica's actor may take to answer: one that has failed or was removed never does.
+	ReserveWait time.Duration
 	// SpeculationTTL is how long a granted prompt counts as cached where it was routed, unless the engine says so.
 	SpeculationTTL time.Duration
 }
@@ -66,7 +68,7 @@ func DefaultConfig(model string) Config {
 	return Config{
 		Model: model, Policy: "token-load", Admission: Expected, Queue: queue.DefaultConfig(),
 		QueueTimeout: 30 * time.Second, DefaultMaxTokens: 4096, RanksMax: 3, ScanMax: 160,
-		EncodeBytes: 64 << 20, SpeculationTTL: 10 * time.Second,
+		EncodeBytes: 64 << 20, ReserveWait: 2 * time.Second, SpeculationTTL: 10 * time.Second,
 	}
 }
 
@@ -77,6 +79,8 @@ func (c Config) Validate() error {
 		return errors.New("a router needs a model name")
 	case c.QueueTimeout < 0:
 		return errors.New("queue-timeout must not be negative")
+	case c.ReserveWait <= 0:
+		return errors.New("the wait for a replica's answer must be positive")
 	case c.Queue.RequestsMax < 1 || c.Queue.TokensMax < 1:
 		return errors.New("the queue must hold at least one request and one token")
 	case c.DefaultMaxTokens < 1 || c.RanksMax < 1 || c.ScanMax < 1 || c.EncodeBytes < 1:

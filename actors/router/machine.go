@@ -74,6 +74,12 @@ type asked struct {
 	need   scoring.Blocks
 }
 
+// overdue is when a reservation counts as refused if it is not answered by then.
+type overdue struct {
+	ticket scoring.Ticket
+	at     time.Time
+}
+
 // machine decides for one model. It is pure: time, tickets and what the replicas published are arguments.
 type machine struct {
 	cfg     Config
@@ -85,6 +91,7 @@ type machine struct {
 	booked  map[scoring.ReplicaID]booking
 	tickets map[scoring.Ticket]*asked
 	byCall  map[*stream.Call]*asking
+	overdue []overdue // for each reservation, in their order; answered ones are dropped when they come first
 
 	waiting   *queue.Queue[*entry]
 	nextID    queue.ID
@@ -220,6 +227,7 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 	m.byCall[e.sub.Call] = by
 	for _, a := range chosen {
 		m.tickets[a.place.Claim.Ticket] = a
+		m.overdue = append(m.overdue, overdue{a.place.Claim.Ticket, now.Add(m.cfg.ReserveWait)})
 		m.emit(reserve{a.place.Ref, a.place.Claim, a.place.Incarnation})
 	}
 	return true
@@ -292,6 +300,31 @@ func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
 	a.by.entry.bar(now, r)
 	m.emit(reranked{})
 	m.answered(now, a.by, vs)
+}
+
+// unanswered counts reservations as refused whose time is up. A grant that comes later is given back.
+func (m *machine) unanswered(now time.Time, vs []view) {
+	for at, ok := m.nextOverdue(); ok && !now.Before(at); at, ok = m.nextOverdue() {
+		ticket := m.overdue[0].ticket
+		id := m.tickets[ticket].place.Ref.ID
+		snap := &replica.Snapshot{ID: id}
+		if v := find(vs, id); v != nil {
+			snap = v.snap
+		}
+		m.denied(now, &replica.Refused{Ticket: ticket, Replica: id, Reason: ledger.Closed, Snapshot: snap}, vs)
+	}
+}
+
+// nextOverdue is when the oldest reservation that is not answered counts as refused.
+func (m *machine) nextOverdue() (time.Time, bool) {
+	for len(m.overdue) > 0 {
+		if m.tickets[m.overdue[0].ticket] != nil {
+			return m.overdue[0].at, true
+		}
+		m.overdue = m.overdue[1:]
+	}
+	m.overdue = nil
+	return time.Time{}, false
 }
 
 // answered goes on once every leg's reservation has been answered.

@@ -21,6 +21,7 @@ type market struct {
 	*rig
 
 	subs []*stream.Submit // the newest submission of each call
+	late []reserve        // on their way to a replica that hangs
 	did  map[string]int
 }
 
@@ -30,13 +31,13 @@ type market struct {
 // every submission has got exactly one answer.
 func TestMachineAtQuiescence(t *testing.T) {
 	did := map[string]int{}
-	for range 8 {
+	for range 12 {
 		rapid.Check(t, func(t *rapid.T) { runMarket(t, did) })
 	}
 	t.Log(did)
 	for _, what := range []string{
 		"submitted", "several legs", "placed", "placed from the queue", "given back", "reranked", "rejected", "withdrawn",
-		"superseded", "ended", "state", "new life", "new epoch", "held checks",
+		"superseded", "ended", "state", "new life", "new epoch", "held checks", "hung", "overdue",
 	} {
 		require.GreaterOrEqual(t, did[what], 50, "too few cases of %q", what)
 	}
@@ -56,6 +57,16 @@ func runMarket(t *rapid.T, did map[string]int) {
 		"submit":      m.submitAny,
 		"submit more": m.submitAny,
 		"deliver":     m.deliverAny,
+		"hang": func(t *rapid.T) {
+			if len(m.sent) == 0 {
+				t.Skip("nothing is on its way")
+			}
+			m.late, m.sent = append(m.late, m.sent[0]), m.sent[1:]
+			m.did["hung"]++
+		},
+		"go on": func(*rapid.T) {
+			m.sent, m.late = append(m.sent, m.late...), nil
+		},
 		"deliver all": func(*rapid.T) { m.deliver() },
 		"end": func(t *rapid.T) {
 			p := m.pickPlaced(t)
@@ -198,21 +209,23 @@ func (m *market) changeState(t *rapid.T) {
 // check recomputes what the machine keeps.
 func (m *market) check(t *rapid.T) {
 	booked := map[scoring.ReplicaID]booking{}
-	for _, e := range m.sent {
+	asked := 0
+	for _, e := range slices.Concat(m.sent, m.late) {
 		a := m.m.tickets[e.claim.Ticket]
-		require.NotNil(t, a)
+		if a == nil {
+			m.did["overdue"]++
+			continue
+		}
+		asked++
 		b := booked[e.ref.ID]
 		b.requests++
 		b.blocks += a.need
 		b.seats += e.claim.Seats
 		b.prefill += e.claim.PrefillTokens
 		booked[e.ref.ID] = b
-		if a.by.entry.reranks > 0 {
-			m.did["reranked"]++
-		}
 	}
 	require.Equal(t, booked, m.m.booked)
-	require.Len(t, m.m.tickets, len(m.sent))
+	require.Len(t, m.m.tickets, asked)
 	require.Len(t, m.m.queuedAs, m.m.waiting.Len())
 	require.Len(t, m.m.deadlines.items, m.m.waiting.Len())
 	for call, e := range m.m.queuedAs {
@@ -227,27 +240,17 @@ func (m *market) check(t *rapid.T) {
 	}
 }
 
-// held checks that nobody waits whom a decision, taken again, would dispatch or refuse.
+// held checks that nobody waits whom a decision, taken again, would dispatch or refuse. Where a policy has memory or draws
+// lots, several legs may find room together the second time, so those with one leg are looked at.
 func (m *market) held(t *rapid.T) {
 	vs := m.views()
 	for _, e := range m.m.queuedAs {
-		var chosen []*asked
-		held := false
-		for _, ask := range e.legs() {
-			l := m.m.candidates(m.now, e, ask, vs, chosen)
-			d := m.m.demand(e, ask, l.plan)
-			dec := m.m.policy.Decide(m.now, &d, l.candidates)
-			if dec.Verdict == policy.Dispatch {
-				chosen = append(chosen, m.m.book(&asking{entry: e}, ask, vs[dec.Index], &l.claims[dec.Index], &l.candidates[dec.Index]))
-				continue
-			}
-			held = dec.Verdict == policy.Hold
-			break
+		if len(e.legs()) > 1 {
+			continue
 		}
-		for _, a := range chosen {
-			m.m.unbook(a)
-		}
-		require.True(t, held, "it waits although it could go")
+		l := m.m.candidates(m.now, e, e.legs()[0], vs, nil)
+		d := m.m.demand(e, e.legs()[0], l.plan)
+		require.Equal(t, policy.Hold, m.m.policy.Decide(m.now, &d, l.candidates).Verdict)
 		m.did["held checks"]++
 	}
 }
@@ -258,6 +261,7 @@ func (m *market) settle(t *rapid.T) {
 		s.snap.State, s.snap.CoolingUntil = replica.Ready, time.Time{}
 	}
 	queued := m.m.waiting.Len()
+	m.sent, m.late = append(m.sent, m.late...), nil
 	for range 1000 {
 		m.deliver()
 		for len(m.placed) > 0 {
@@ -285,5 +289,6 @@ func (m *market) settle(t *rapid.T) {
 	}
 	m.did["placed from the queue"] += queued
 	m.did["given back"] += m.back
+	m.did["reranked"] += m.ranks
 	m.did["rejected"] += len(m.kinds)
 }

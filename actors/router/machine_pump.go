@@ -103,11 +103,12 @@ func (m *machine) pump(now time.Time, vs []view) {
 	}
 }
 
-// tick turns away those whose time is up, and decides anew for all if it is time for that.
+// tick deals with all whose time is up, and decides anew for all that waits if it is time for that.
 func (m *machine) tick(now time.Time, vs []view) {
 	if !m.retryAt.IsZero() && !now.Before(m.retryAt) {
 		m.retryAt, m.pumped.fleet = time.Time{}, nil
 	}
+	m.unanswered(now, vs)
 	m.pump(now, vs)
 	for len(m.deadlines.items) > 0 {
 		e := m.deadlines.items[0]
@@ -169,16 +170,22 @@ func (m *machine) retryAfter(vs []view) time.Duration {
 	return time.Duration(min(60, seconds) * float64(time.Second))
 }
 
-// nextTick is when the machine wants a tick: the time to decide anew, or the first deadline in the queue.
+// nextTick is when the machine wants a tick: the first reservation overdue, the time to decide anew, or the first deadline
+// in the queue.
 func (m *machine) nextTick() (time.Time, bool) {
-	if m.waiting.Len() == 0 {
-		return time.Time{}, false
+	at, ok := m.nextOverdue()
+	sooner := func(t time.Time) {
+		if !ok || t.Before(at) {
+			at, ok = t, true
+		}
 	}
-	at := m.deadlines.items[0].deadline
-	if !m.retryAt.IsZero() && m.retryAt.Before(at) {
-		at = m.retryAt
+	if m.waiting.Len() > 0 {
+		sooner(m.deadlines.items[0].deadline)
+		if !m.retryAt.IsZero() {
+			sooner(m.retryAt)
+		}
 	}
-	return at, true
+	return at, ok
 }
 
 func newDeadlines() indexed[*entry] {

@@ -697,6 +697,33 @@ func TestUnknownAnswers(t *testing.T) {
 	r.empty()
 }
 
+// TestUnanswered: a replica's actor that never answers, because it failed or was removed, holds nobody up for long. What it
+// grants all the same is given back.
+func TestUnanswered(t *testing.T) {
+	r := newRig(t, testConfig(), 2)
+	sub := r.ask(1, 100, new(16))
+	r.step(sub)
+	lost := r.sent[0]
+	r.sent = nil
+	r.pass(r.m.cfg.ReserveWait - 1)
+	require.Empty(t, r.answers(sub))
+	r.pass(1)
+	require.NotEqual(t, lost.ref, r.places(sub)[0].Ref)
+	r.empty()
+	r.sent = append(r.sent, lost)
+	r.deliver()
+	require.Equal(t, 1, r.back)
+	require.True(t, r.site(lost.ref.ID).ledger.Empty())
+
+	gone := newRig(t, testConfig(), 1)
+	sub = gone.ask(2, 100, new(16))
+	gone.step(sub)
+	gone.sites, gone.sent = nil, nil
+	gone.pass(gone.m.cfg.ReserveWait)
+	require.Equal(t, fault.NoReplica, gone.fault(sub).Kind)
+	gone.empty()
+}
+
 // TestSpeculation: what was routed counts as cached there at once, until its attempt fails before a first token.
 func TestSpeculation(t *testing.T) {
 	r := newRig(t, testConfig(), 4)
@@ -748,6 +775,13 @@ func TestLearning(t *testing.T) {
 	require.InEpsilon(t, 1.0/20_000, rate(), 0.4)
 	r.step(stream.FirstToken{Replica: "nobody", PrefillTokens: 1, Took: time.Hour})
 	require.Len(t, r.m.first, 1)
+	r.add("b", testLimits())
+	for _, id := range []scoring.ReplicaID{"b", "b"} {
+		r.step(stream.FirstToken{Replica: id, PrefillTokens: 1, Took: time.Second})
+	}
+	r.sites = r.sites[:1]
+	r.step(stream.FirstToken{Replica: "a", PrefillTokens: 20_000, Took: time.Second})
+	require.Len(t, r.m.first, 1, "a replica that has left is forgotten")
 
 	s := r.site("a")
 	c := claimOf(1, 10)

@@ -64,6 +64,7 @@ type rig struct {
 	kinds  []fault.Kind // of refusals
 	placed []stream.Placement
 	back   int // tickets given back
+	ranks  int // reservations refused
 	next   uint64
 }
 
@@ -140,7 +141,9 @@ func (r *rig) step(message any) {
 			r.site(e.ref.ID).ledger.End(e.ticket, ledger.Refused)
 		case refused:
 			r.kinds = append(r.kinds, e.kind)
-		case reranked, dispatched:
+		case reranked:
+			r.ranks++
+		case dispatched:
 		}
 	}
 }
