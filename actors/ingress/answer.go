@@ -108,7 +108,7 @@ func (a *answering) whole() {
 		l.pieces = append(l.pieces, pieces...)
 	}
 	a.account()
-	a.x.answerHeaders(a.x.entry.replicas)
+	a.x.answerHeaders(a.resp)
 	if a.q.req.Input.Chat != nil {
 		a.x.json(200, wholeChat(a))
 	} else {

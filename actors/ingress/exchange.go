@@ -13,6 +13,7 @@ import (
 
 	"plimsoll/actors/fault"
 	"plimsoll/actors/meter"
+	"plimsoll/actors/stream"
 	"plimsoll/engine/openai"
 )
 
@@ -154,12 +155,25 @@ func (x *exchange) tookFirstToken() {
 }
 
 // answerHeaders are set when the first token is there or an answer begins without one.
-func (x *exchange) answerHeaders(replicas []string) {
+func (x *exchange) answerHeaders(resp *stream.Response) {
 	h := x.Header()
-	h.Set("Openai-Processing-Ms", strconv.FormatInt(x.s.deps.Now().Sub(x.start).Milliseconds(), 10))
-	if names := distinct(replicas); len(names) > 0 {
+	total := x.s.deps.Now().Sub(x.start)
+	h.Set("Openai-Processing-Ms", strconv.FormatInt(total.Milliseconds(), 10))
+	if names := distinct(resp.Replicas()); len(names) > 0 {
 		h.Set("X-Plimsoll-Replica", strings.Join(names, ","))
 	}
+	timing := make([]string, 0, 3)
+	add := func(name string, d time.Duration) {
+		timing = append(timing, name+";dur="+strconv.FormatFloat(max(0, d.Seconds()*1000), 'f', 3, 64))
+	}
+	if placed, ok := resp.PlacedAt(); ok {
+		add("queue", placed.Sub(x.start))
+	}
+	if x.entry.firstToken != nil {
+		add("ttft", *x.entry.firstToken)
+	}
+	add("total", total)
+	h.Set("Server-Timing", strings.Join(timing, ", "))
 }
 
 // distinct returns the names in order of their first appearance, without empty ones.

@@ -146,7 +146,7 @@ func says(texts ...string) func(*stream.Request, *stream.Response) {
 	return func(req *stream.Request, resp *stream.Response) {
 		u := stream.Usage{PromptTokens: 7 * req.Input.Prompts(), CachedTokens: 4, CachedKnown: true}
 		for leg := range req.Input.Prompts() * req.N {
-			resp.Placed(leg, string(rune('a'+leg%2)))
+			resp.Placed(leg, string(rune('a'+leg%2)), req.Arrival)
 			for _, t := range texts {
 				u.CompletionTokens++
 				resp.Append(leg, []stream.Entry{{ID: 'x', Text: t}}, u)

@@ -89,7 +89,7 @@ func (s *streaming) open() {
 		return
 	}
 	s.headers = true
-	s.x.answerHeaders(s.resp.Replicas())
+	s.x.answerHeaders(s.resp)
 	h := s.x.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")

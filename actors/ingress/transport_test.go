@@ -477,3 +477,15 @@ func TestDepsAreRequired(t *testing.T) {
 	require.Len(t, RandomID(), 32)
 	require.NotEqual(t, RandomID(), RandomID())
 }
+
+// TestServerTiming: an answer's headers say where its time went. A stream's go out with the first token, a whole answer's
+// at its end.
+func TestServerTiming(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"messages":[{"role":"user","content":"hi"}]}`:               `^queue;dur=\d+\.\d{3}, ttft;dur=\d+\.\d{3}, total;dur=\d+\.\d{3}$`,
+		`{"messages":[{"role":"user","content":"hi"}],"stream":true}`: `^queue;dur=\d+\.\d{3}, total;dur=\d+\.\d{3}$`,
+	} {
+		w := newEdge(t, testConfig(), newFront(says("a", "b"))).do(http.MethodPost, "/v1/chat/completions", body)
+		require.Regexp(t, want, w.Header().Get("Server-Timing"))
+	}
+}

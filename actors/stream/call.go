@@ -148,7 +148,7 @@ func (c *Call) perform(m *machine, effects []effect) {
 		case finishLeg:
 			c.Response.Finish(e.leg, e.finish, e.usage)
 		case placedLeg:
-			c.Response.Placed(e.leg, string(e.replica))
+			c.Response.Placed(e.leg, string(e.replica), time.Now())
 		case endResponse:
 			c.summary.Fault = e.fault
 			c.Response.End(e.fault)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"time"
 
 	"plimsoll/actors/fault"
 )
@@ -18,6 +19,7 @@ type Response struct {
 	turn     int // the leg that Next looks at first, so that no leg starves another
 	usage    Usage
 	replicas []string
+	placedAt time.Time // zero before
 	fault    *fault.Fault
 	done     bool
 	wake     chan struct{} // capacity 1: something changed since the reader last looked
@@ -141,9 +143,22 @@ func (r *Response) Finish(n int, f Finish, u Usage) {
 	r.update(func() { r.legs[n].finish, r.usage = &f, u })
 }
 
-// Placed notes where a leg works.
-func (r *Response) Placed(n int, replica string) {
-	r.update(func() { r.replicas[n] = replica })
+// Placed notes where a leg works, and since when.
+func (r *Response) Placed(n int, replica string, at time.Time) {
+	r.update(func() {
+		r.replicas[n] = replica
+		if r.placedAt.IsZero() {
+			r.placedAt = at
+		}
+	})
+}
+
+// PlacedAt is when the first leg was given to a replica; false before that. Up to it a request is tokenized and waits for
+// room, from it to the first token the engine works on the prompt.
+func (r *Response) PlacedAt() (time.Time, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.placedAt, !r.placedAt.IsZero()
 }
 
 // End ends the response: with a fault, or well if f is nil and every leg has finished. Only the first End counts. With a

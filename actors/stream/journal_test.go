@@ -99,7 +99,10 @@ func TestNextWaits(t *testing.T) {
 
 func TestReplicasAreACopy(t *testing.T) {
 	r := NewResponse(2, func() {})
-	r.Placed(1, "b")
+	r.Placed(1, "b", time.Unix(7, 0))
+	at, placed := r.PlacedAt()
+	require.True(t, placed)
+	require.Equal(t, time.Unix(7, 0), at)
 	r.Replicas()[1] = "x"
 	require.Equal(t, []string{"", "b"}, r.Replicas())
 }
