@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/engine/sim"
 	"plimsoll/testbench/fakeengine"
 	"plimsoll/testbench/shared"
 	"plimsoll/tokenizer"
@@ -27,16 +28,24 @@ import (
 // fake is a served engine of the embedded model.
 type fake struct {
 	*fakeengine.Server
-	web *httptest.Server
+	web    *httptest.Server
+	source sim.TokenSource
+}
+
+// embedded loads the embedded model and its text; the caller closes the model.
+func embedded(tb testing.TB) (*tokenizer.Model, sim.TokenSource) {
+	tb.Helper()
+	model, err := tokenizer.Load(simmodel.FS(), "embedded", time.Now)
+	require.NoError(tb, err)
+	source, err := simmodel.NewSource(model.Tokenizer)
+	require.NoError(tb, err)
+	return model, source
 }
 
 // serve starts a small engine; change alters its configuration.
 func serve(t *testing.T, change func(*fakeengine.Config)) fake {
 	t.Helper()
-	model, err := tokenizer.Load(simmodel.FS(), "embedded", time.Now)
-	require.NoError(t, err)
-	source, err := simmodel.NewSource(model.Tokenizer)
-	require.NoError(t, err)
+	model, source := embedded(t)
 	cfg := fakeengine.DefaultConfig()
 	cfg.Engine.Speed = 20
 	if change != nil {
@@ -51,7 +60,7 @@ func serve(t *testing.T, change func(*fakeengine.Config)) fake {
 		require.NoError(t, s.Close())
 		require.NoError(t, model.Close())
 	})
-	return fake{s, web}
+	return fake{s, web, source}
 }
 
 // reply is an answer that is being sent; it ends with the test.
