@@ -82,6 +82,14 @@ e2e-llamacpp: build ## test with two real llama.cpp servers and a small real mod
 prove-replay: build ## replay recorded traffic on four simulated replicas, token-load against round-robin (3 minutes; PROVE_REQUESTS=N)
 	go test -tags prove -count 1 -timeout 30m -v -run '^TestReplay$$' ./testbench/prove
 
+.PHONY: soak
+soak: build ## 30 minutes (SOAK=TIME) of random traffic while replicas come, go and are killed; nothing may be lost or left
+	go test -tags prove -count 1 -timeout 3h -v -run '^TestSoak$$' ./testbench/prove
+
+.PHONY: e2e-vllm
+e2e-vllm: build ## test with two real vLLM servers on the CPU and a tiny model (installs 6.2 GB once, some 15 minutes; VLLM_VENV=DIR: a ready one)
+	go test -tags e2e -count 1 -timeout 30m -v ./testbench/e2e/vllm
+
 ##@ Measure
 .PHONY: bench
 bench: tokenizers-lib ## run the benchmarks COUNT (10) times into .tmp/bench/REV.txt (PKG=./scoring/...: only those)

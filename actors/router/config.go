@@ -47,6 +47,8 @@ type Config struct {
 	Policy    string // name for policy.New
 	Admission Admission
 	Queue     queue.Config
+	// PromptTokensMax is the longest prompt that is let in, whatever the replicas could hold; nil: as long as fits.
+	PromptTokensMax *scoring.Tokens
 	// QueueTimeout is how long a request waits for room before it is refused.
 	QueueTimeout time.Duration
 	// DefaultMaxTokens is reserved in strict mode for requests that name no max_tokens.

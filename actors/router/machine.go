@@ -168,6 +168,13 @@ func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
 			m.reject(e, fault.Invalid(paramOf(sub.Call.Request), "the prompt is empty: there is nothing to continue"))
 			return
 		}
+		if most := m.cfg.PromptTokensMax; most != nil && e.promptTokens(a) > *most {
+			f := fault.New(fault.ContextLength, "the prompt has %d tokens, but this server takes at most %d; shorten the prompt",
+				e.promptTokens(a), *most)
+			f.Param = paramOf(sub.Call.Request)
+			m.reject(e, f)
+			return
+		}
 	}
 	if len(sub.Legs) > 1 {
 		if f := m.never(e, vs); f != nil {

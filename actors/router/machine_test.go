@@ -808,3 +808,16 @@ func TestAdmissionWords(t *testing.T) {
 	require.Error(t, err)
 	require.Equal(t, "unknown", NumAdmissions.String())
 }
+
+// TestPromptBound: the operator's bound on prompts holds whatever the replicas could take.
+func TestPromptBound(t *testing.T) {
+	cfg := testConfig()
+	most := scoring.Tokens(100)
+	cfg.PromptTokensMax = &most
+	r := newRig(t, cfg, 1)
+	require.Len(t, r.places(r.submit(r.askFor(&stream.Request{N: 1}, ids(1, 100)))), 1)
+	f := r.fault(r.submit(r.askFor(&stream.Request{N: 1}, ids(2, 101))))
+	require.Equal(t, fault.ContextLength, f.Kind)
+	require.Contains(t, f.Message, "101")
+	require.Contains(t, f.Message, "100")
+}

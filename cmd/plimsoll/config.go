@@ -30,6 +30,7 @@ type Config struct {
 	TLSKey       *string // PEM file with its key
 
 	BodyBytes         int           // longest request body
+	PromptTokens      *int          // longest prompt; nil: what the replicas hold
 	Connections       int           // open connections
 	BodyTimeout       time.Duration // how long a body may take to arrive
 	FirstTokenTimeout time.Duration // how long an engine may work on a prompt

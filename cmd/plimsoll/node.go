@@ -245,6 +245,10 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 	route.Policy, route.Admission, route.QueueTimeout = c.Policy, admission, c.QueueTimeout
 	route.Queue.RequestsMax, route.Queue.TokensMax = c.QueueRequests, scoring.Tokens(c.QueueTokens)
 	route.DefaultMaxTokens = scoring.Tokens(c.DefaultMaxTokens)
+	if c.PromptTokens != nil {
+		most := scoring.Tokens(*c.PromptTokens)
+		route.PromptTokensMax = &most
+	}
 	served := actors.Model{Tokenizer: model, Router: route}
 	for _, r := range replicas {
 		served.Replicas = append(served.Replicas, r.parts(name))
