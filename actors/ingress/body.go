@@ -114,7 +114,7 @@ const lingerTime = 5 * time.Second
 // when they have sent everything, and one that is cut off while it sends sees a broken connection in the answer's place. A
 // client that waits for 100-continue sends nothing more.
 func (x *exchange) linger() {
-	if !x.unread || x.writeErr != nil || x.r.ProtoMajor != 1 || x.r.Header.Get("Expect") != "" || x.flush() != nil {
+	if !x.unread || x.writeErr != nil || x.r.Header.Get("Expect") != "" || x.flush() != nil {
 		return
 	}
 	_ = x.rc.SetReadDeadline(time.Now().Add(lingerTime))

@@ -141,7 +141,9 @@ func (x *exchange) fail(f *fault.Fault) {
 	}
 	if x.unread {
 		_ = x.rc.EnableFullDuplex() // the answer goes out while the body still comes in: see linger
-		h.Set("Connection", "close")
+		if x.r.ProtoMajor == 1 {
+			h.Set("Connection", "close")
+		}
 	}
 	x.json(a.status, a.body(f))
 }

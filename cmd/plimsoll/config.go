@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -84,8 +85,7 @@ func (c Config) Validate(getenv func(string) (string, bool)) error {
 		return errors.New("--tls-cert and --tls-key go together: give both PEM files, or neither for clear text")
 	}
 	if c.TokenizerDir == nil && needsTokenizer(c.Replicas) {
-		return errors.New("--replica needs --tokenizer DIR: the folder with the model's tokenizer.json and its chat template " +
-			"(tokenizer_config.json or chat_template.jinja), as the model's publisher ships them")
+		return errNoTokenizer
 	}
 	names := map[string]bool{}
 	for _, r := range c.Replicas {
@@ -98,6 +98,25 @@ func (c Config) Validate(getenv func(string) (string, bool)) error {
 		}
 	}
 	return nil
+}
+
+// errNoTokenizer: the binary holds no other model's tokenizer than the simulated ones'.
+var errNoTokenizer = errors.New("--replica needs --tokenizer DIR: the folder with the model's tokenizer.json and its chat template " +
+	"(tokenizer_config.json or chat_template.jinja), as the model's publisher ships them")
+
+// ValidateOrder checks a replica that an operator adds to a running node. An order comes over the network: it names no other
+// variable of the environment than the configuration does, since what the variable holds is sent to the replica's URL.
+func (c Config) ValidateOrder(r ReplicaSpec, getenv func(string) (string, bool)) error {
+	if c.TokenizerDir == nil && needsTokenizer([]ReplicaSpec{r}) {
+		return errNoTokenizer
+	}
+	named := func(configured ReplicaSpec) bool {
+		return configured.APIKeyEnv != nil && *configured.APIKeyEnv == *r.APIKeyEnv
+	}
+	if r.APIKeyEnv != nil && !slices.ContainsFunc(c.Replicas, named) {
+		return fmt.Errorf("api-key-env=%s: an order can name only a variable that a --replica of the start names", *r.APIKeyEnv)
+	}
+	return r.checkKey(getenv)
 }
 
 func validateListen(address string) error {

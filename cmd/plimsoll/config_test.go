@@ -218,3 +218,33 @@ func TestValidate(t *testing.T) {
 		})
 	}
 }
+
+// An order that names any variable could have its value sent to any URL.
+func TestValidateOrder(t *testing.T) {
+	getenv := environment(map[string]string{"KEY": "engine-key", "SECRET": "other-secret"})
+	dir := "models/x"
+	for _, c := range []struct{ order, want string }{
+		{"llamacpp=http://b:1", ""},
+		{"sim=tiny", ""},
+		{"llamacpp=http://b:1,api-key-env=KEY", ""},
+		{"llamacpp=http://b:1,api-key-env=SECRET", "an order can name only a variable that a --replica of the start names"},
+		{"llamacpp=http://b:1,api-key-env=NONE", "an order can name only a variable"},
+	} {
+		t.Run(c.order, func(t *testing.T) {
+			configured, err := ParseReplica("llamacpp=http://a:1,api-key-env=KEY", 1)
+			require.NoError(t, err)
+			order, err := ParseReplica(c.order, 2)
+			require.NoError(t, err)
+			config := DefaultConfig()
+			config.Replicas, config.TokenizerDir = []ReplicaSpec{configured}, &dir
+			if c.want == "" {
+				require.NoError(t, config.ValidateOrder(order, getenv))
+				return
+			}
+			require.ErrorContains(t, config.ValidateOrder(order, getenv), c.want)
+		})
+	}
+	engine, err := ParseReplica("llamacpp=http://b:1", 2)
+	require.NoError(t, err)
+	require.ErrorIs(t, DefaultConfig().ValidateOrder(engine, getenv), errNoTokenizer)
+}

@@ -152,7 +152,7 @@ func (n *node) adder(model string, count int, source sim.TokenSource, getenv fun
 		defer mu.Unlock()
 		spec, err := ParseReplica(text, count+1)
 		if err == nil {
-			err = spec.checkKey(getenv)
+			err = n.config.ValidateOrder(spec, getenv)
 		}
 		if err == nil && spec.Kind == kindSim && source == nil {
 			err = errors.New("a simulated replica needs a tokenizer of its own: start serve with one, or without --replica")

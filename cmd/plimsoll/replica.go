@@ -181,13 +181,13 @@ func (r ReplicaSpec) String() string {
 }
 
 // checkKey says what is wrong if the environment lacks the engine's key.
-func (s ReplicaSpec) checkKey(getenv func(string) (string, bool)) error {
-	if s.APIKeyEnv == nil {
+func (r ReplicaSpec) checkKey(getenv func(string) (string, bool)) error {
+	if r.APIKeyEnv == nil {
 		return nil
 	}
-	if key, ok := getenv(*s.APIKeyEnv); !ok || key == "" {
+	if key, ok := getenv(*r.APIKeyEnv); !ok || key == "" {
 		return fmt.Errorf("replica %s: the environment has no %s: put the engine's API key in it or leave api-key-env out",
-			s.Name, *s.APIKeyEnv)
+			r.Name, *r.APIKeyEnv)
 	}
 	return nil
 }

@@ -8,10 +8,6 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll/clients
 logs=$root/.tmp/clients
 mkdir -p "$cache" "$logs"
 
-# What must read 0 when no request is left.
-export PLIMSOLL_IDLE_METRICS="plimsoll_replica_booked_blocks plimsoll_replica_booked_seats plimsoll_replica_lingering_requests \
-plimsoll_router_queued_requests plimsoll_tokenizer_queued_requests"
-
 fail() {
 	echo "test-clients: $*" >&2
 	exit 1
@@ -82,6 +78,9 @@ go_tests() { cd "$here/go" && go test -count=1 -v ./...; }
 install_node
 install_python
 start_server
+# What must read 0 when no request is left.
+export PLIMSOLL_IDLE_METRICS="plimsoll_replica_booked_blocks plimsoll_replica_booked_seats plimsoll_replica_lingering_requests \
+plimsoll_router_queued_requests plimsoll_tokenizer_queued_requests"
 suite node '^ *ok [0-9]+' '^ *not ok [0-9]+' node_tests
 suite python ' \.\.\. ok$' ' \.\.\. (FAIL|ERROR)$' python_tests
 suite go '^--- PASS' '^--- FAIL' go_tests
