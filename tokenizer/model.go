@@ -12,8 +12,14 @@ import (
 	"plimsoll/tokenizer/jinja"
 )
 
-// ErrNoTemplate is what Render returns for a model whose folder holds no chat template.
-var ErrNoTemplate = errors.New("this model has no chat template: use /v1/completions")
+// ErrNoTemplate is what Render returns for a model whose folder holds no chat template. It matches [chat.ErrNoTemplate].
+var ErrNoTemplate error = noTemplateError{}
+
+type noTemplateError struct{}
+
+func (noTemplateError) Error() string { return "this model has no chat template: use /v1/completions" }
+
+func (noTemplateError) Unwrap() error { return chat.ErrNoTemplate }
 
 // Model is one model's tokenizer and chat template.
 type Model struct {

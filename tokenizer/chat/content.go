@@ -115,14 +115,8 @@ func parseDictPart(param string, d *jinja.Dict) (p part, skip bool, err error) {
 		}
 		return part{}, false, badInput(param+".type", "is required and must be a string")
 	}
-	key := "text"
-	switch kind {
-	case "text", "input_text", "output_text":
-	case "refusal", "thinking":
-		key = kind
-	case "tool_reference":
-		key = "name"
-	default:
+	key, ok := textKey(kind)
+	if !ok {
 		return part{}, false, noMedia(param, kind)
 	}
 	v, _ := d.Get(key)
@@ -136,8 +130,24 @@ func parseDictPart(param string, d *jinja.Dict) (p part, skip bool, err error) {
 	return part{text: text, reference: kind == "tool_reference"}, false, nil
 }
 
+// textKey is the key under which a part of a kind has its text; ok is false for kinds that are no text.
+func textKey(kind string) (key string, ok bool) {
+	switch kind {
+	case "text", "input_text", "output_text":
+		return "text", true
+	case "refusal", "thinking":
+		return kind, true
+	case "tool_reference":
+		return "name", true
+	}
+	return "", false
+}
+
 func noMedia(param, kind string) error {
-	return badInput(param, "is a part of type %q: the replicas of this model take text only", kind)
+	return &BadInput{
+		Param: param, Err: errMedia,
+		Message: fmt.Sprintf("%s is a part of type %q: the replicas of this model take text only", param, kind),
+	}
 }
 
 // billingHeader begins a line that one client puts before its system text. It differs from request to request, so that no prefix

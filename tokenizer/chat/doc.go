@@ -17,6 +17,8 @@
 // Invariants: nothing is guessed. What a template can't show (images, audio) and what a request must not choose (its own template)
 // is refused with a [BadInput] that names the parameter; what the template refuses is a BadInput with the template's own
 // words. A limit of the template engine is one too, and matches [plimsoll/tokenizer/jinja.ErrLimit] with errors.Is.
+// [CannotRender] tells what an engine that renders by itself may still answer (media, a template that breaks, limits, no
+// template) from what the client must change; [Estimate] is about how long such a prompt is.
 //
 // Models that an engine renders without a template (gpt-oss, Mistral's own tokenizer, ...) are not for this package.
 package chat
