@@ -74,6 +74,7 @@ type Candidate struct {
 	// LimitsUnknown: it was never reached and nobody said what it can hold; Load.Limits means nothing.
 	LimitsUnknown bool
 	LacksLoRA     bool // the demand's adapter is not there
+	LacksChat     bool // the demand is a chat for the engine to render, and this one renders none
 	WarmingSeats  int  // Warming: seats that may be booked at most
 
 	Load ledger.Load // the snapshot it published last

@@ -17,6 +17,7 @@ const (
 	IsDown                     // it does not answer
 	IsGone                     // it was removed
 	LoRAMissing                // it does not have the adapter
+	ChatMissing                // its engine renders no chats, and this one has no token IDs
 	IsExcluded                 // an attempt of this request failed in this life of it
 	IsVoid                     // its load is not known for a moment
 	IsClosed                   // its ledger takes nothing new for a moment
@@ -33,7 +34,7 @@ const (
 func (r Reason) String() string {
 	names := [NumReasons]string{
 		OK: "eligible", TooSmall: "too small", NotStarted: "starting", IsDegraded: "degraded", IsDraining: "draining",
-		IsDown: "down", IsGone: "gone", LoRAMissing: "lora missing", IsExcluded: "excluded", IsVoid: "void",
+		IsDown: "down", IsGone: "gone", LoRAMissing: "lora missing", ChatMissing: "chat missing", IsExcluded: "excluded", IsVoid: "void",
 		IsClosed: "closed", Cooling: "cooling", WarmingQuota: "warming quota", Overdrawn: "overdrawn",
 		NoSeats: "no seats", NoBlocks: "no blocks",
 	}
@@ -48,7 +49,7 @@ func (r Reason) Passes() bool {
 	switch r {
 	case OK, IsVoid, IsClosed, Cooling, WarmingQuota, Overdrawn, NoSeats, NoBlocks:
 		return true
-	case TooSmall, NotStarted, IsDegraded, IsDraining, IsDown, IsGone, LoRAMissing, IsExcluded, NumReasons:
+	case TooSmall, NotStarted, IsDegraded, IsDraining, IsDown, IsGone, LoRAMissing, ChatMissing, IsExcluded, NumReasons:
 	}
 	return false
 }
@@ -65,6 +66,8 @@ func Eligible(now time.Time, d *Demand, c *Candidate) Reason {
 	switch {
 	case c.LacksLoRA:
 		return LoRAMissing
+	case c.LacksChat:
+		return ChatMissing
 	case excluded(d, c):
 		return IsExcluded
 	case c.Void || c.LimitsUnknown:

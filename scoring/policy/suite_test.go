@@ -89,6 +89,7 @@ func TestEligible(t *testing.T) {
 		{policy.IsDown, func(c *policy.Candidate, _ *policy.Demand) { c.State = policy.Down }},
 		{policy.IsGone, func(c *policy.Candidate, _ *policy.Demand) { c.State = policy.Gone }},
 		{policy.LoRAMissing, func(c *policy.Candidate, _ *policy.Demand) { c.LacksLoRA = true }},
+		{policy.ChatMissing, func(c *policy.Candidate, _ *policy.Demand) { c.LacksChat = true }},
 		{policy.IsExcluded, func(c *policy.Candidate, d *policy.Demand) {
 			c.Incarnation = 2
 			d.Excluded = []policy.Exclusion{{ID: "b", Incarnation: 2}, {ID: "a", Incarnation: 2}}
@@ -217,6 +218,7 @@ func drawFleet(t *rapid.T) []policy.Candidate {
 		c.WarmingSeats = rapid.IntRange(0, 2).Draw(t, "warming")
 		rarely := func(name string) bool { return rapid.IntRange(0, 9).Draw(t, name) == 0 }
 		c.Void, c.LimitsUnknown, c.LacksLoRA = rarely("void"), rarely("unknown"), rarely("lora")
+		c.LacksChat = rarely("chat")
 		c.Load.Closed = rarely("closed")
 		c.Load.BookedBlocks = scoring.Blocks(rapid.SampledFrom([]int{0, 500, 980, 990, 1010}).Draw(t, "booked"))
 		c.Load.SeatsBooked = rapid.IntRange(0, 8).Draw(t, "seats")
