@@ -70,9 +70,13 @@ type Sampling struct {
 type Event struct {
 	Tokens       []Token
 	CachedTokens *int // prompt tokens the engine found in its cache, once it says so
+	// PromptTokens is the length of a prompt that the engine rendered itself, once it says so; nil for a request with token
+	// IDs.
+	PromptTokens *int
 	Finish       *Finish
 	// ChatDelta is what a chat that the engine rendered itself says beside text (tool calls, reasoning): an OpenAI delta
-	// without role and content. nil if there is none, and always for a request with token IDs.
+	// without role and content, told with the tokens that it was made of (at least one). nil if there is none, and always for
+	// a request with token IDs.
 	ChatDelta json.RawMessage
 }
 
@@ -83,8 +87,8 @@ const NoTokenID = math.MaxUint32
 type Token struct {
 	ID uint32
 	// LostIDs counts tokens right before this one whose IDs the engine did not send (llama.cpp inside a character of
-	// several tokens). Text then holds the text of all of them and this one; otherwise Text is nil and the text is the
-	// tokenizer's.
+	// several tokens). Text then holds the text of all of them and this one. In a chat that the engine rendered itself Text is
+	// what this token adds to the content, "" where that is nothing. Otherwise it is nil and the text is the tokenizer's.
 	LostIDs int
 	Text    *string
 	Logprob *Logprob // nil unless asked for and given
@@ -106,9 +110,10 @@ type RankedToken struct {
 type FinishReason uint8
 
 const (
-	FinishStop   FinishReason = iota // an end token; it is the last of the tokens emitted where the engine gives it
-	FinishLength                     // MaxTokens or the context's end
-	FinishAbort                      // somebody aborted the request on the engine: not by us, else the context has ended
+	FinishStop      FinishReason = iota // an end token; it is the last of the tokens emitted where the engine gives it
+	FinishLength                        // MaxTokens or the context's end
+	FinishToolCalls                     // as FinishStop, and what the engine read in the answer are calls of tools; of chat bodies only
+	FinishAbort                         // somebody aborted the request on the engine: not by us, else the context has ended
 
 	NumFinishReasons
 )

@@ -13,7 +13,8 @@ type frame struct {
 	Error   json.RawMessage `json:"error"`
 	Choices []choice        `json:"choices"`
 	Usage   *struct {
-		Details *struct {
+		PromptTokens *int `json:"prompt_tokens"`
+		Details      *struct {
 			CachedTokens *int `json:"cached_tokens"`
 		} `json:"prompt_tokens_details"`
 	} `json:"usage"`
@@ -86,10 +87,13 @@ func (d *decoder) broken(format string, args ...any) (ev engine.Event, tell bool
 	return d.fail(wire.Broken(format, args...))
 }
 
-// usage takes a frame without choices, of which only the last one tells what was cached.
+// usage takes a frame without choices, of which only the last one tells what was cached and how long the prompt was.
 func (d *decoder) usage(f *frame) (ev engine.Event, tell bool, err error) {
 	if d.held == nil || f.Usage == nil {
 		return engine.Event{}, false, nil
+	}
+	if n := f.Usage.PromptTokens; d.chat && n != nil && *n >= 0 {
+		d.held.PromptTokens = n
 	}
 	if f.Usage.Details != nil {
 		if cached := f.Usage.Details.CachedTokens; cached != nil && *cached >= 0 {
@@ -128,8 +132,10 @@ func (d *decoder) choice(c *choice) (ev engine.Event, tell bool, err error) {
 // token does; error is a failure.
 func finishReason(said string) (reason engine.FinishReason, ok bool) {
 	switch said {
-	case "stop", "repetition", "tool_calls", "function_call":
+	case "stop", "repetition":
 		return engine.FinishStop, true
+	case "tool_calls", "function_call":
+		return engine.FinishToolCalls, true
 	case "length":
 		return engine.FinishLength, true
 	case "abort":

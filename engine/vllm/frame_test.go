@@ -83,6 +83,29 @@ func TestCachedTokensComeInOneEventWithTheFinish(t *testing.T) {
 	require.NotNil(t, events[7].Finish)
 }
 
+// TestAChatSaysHowLongItsPromptIs: nobody else knows. A prompt of IDs has the length it was sent with.
+func TestAChatSaysHowLongItsPromptIs(t *testing.T) {
+	frames := []string{
+		`{"choices":[{"index":0,"delta":{"content":"hi"},"token_ids":[6],"finish_reason":"stop"}]}`,
+		`{"choices":[],"usage":{"prompt_tokens":31,"completion_tokens":1}}`,
+	}
+	for _, chat := range []bool{true, false} {
+		d := decoder{maxTokens: 8, chat: chat}
+		_, tell, err := d.Frame([]byte(frames[0]))
+		require.NoError(t, err)
+		require.False(t, tell)
+		ev, tell, err := d.Frame([]byte(frames[1]))
+		require.NoError(t, err)
+		require.True(t, tell)
+		require.NotNil(t, ev.Finish)
+		if chat {
+			require.Equal(t, 31, *ev.PromptTokens)
+		} else {
+			require.Nil(t, ev.PromptTokens)
+		}
+	}
+}
+
 func TestLogprobsOfImpossibleOrOtherTokens(t *testing.T) {
 	req := enginetest.Request(8)
 	req.TopLogprobs = ptr(3)

@@ -107,7 +107,9 @@ func concludeStream(tb testing.TB, rec enginetest.Recording) enginetest.Conclusi
 			}
 			c.IDs, c.Text = append(c.IDs, ids...), c.Text+content
 			if choice.FinishReason != "" {
-				c.Fail, c.Finish = nil, map[string]engine.FinishReason{"length": engine.FinishLength, "abort": engine.FinishAbort}[choice.FinishReason]
+				c.Fail, c.Finish = nil, map[string]engine.FinishReason{
+					"length": engine.FinishLength, "tool_calls": engine.FinishToolCalls, "abort": engine.FinishAbort,
+				}[choice.FinishReason]
 			}
 		}
 	}
