@@ -25,24 +25,14 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		top := orElse(p.number("top_logprobs"), 0)
 		a.logprobs = &top
 	}
-	p.isolation(a)
-	s.sampled(p, a)
-	p.streaming(a)
-	a.returnIDs, a.tokensAsIDs = p.flag("return_token_ids", false), p.flag("return_tokens_as_token_ids", false)
-	p.freeForm()
+	s.spoken(p, a)
 	if choice := string(p.o.Raw("tool_choice")); choice != "" && choice != `"auto"` && choice != `"none"` {
 		p.complain(unsupported("tool_choice", "forced tool calls"))
 	}
 	s.conversation(p, a)
-	s.fits(p, a)
-	if f := s.rank(r); f != nil {
-		p.complain(f)
+	if s.ready(w, r, p, a) {
+		s.answer(w, r, a, &chatShape{server: s, ask: a, created: s.deps.Now().Unix()})
 	}
-	if p.fault != nil {
-		s.fail(w, p.fault)
-		return
-	}
-	s.answer(w, r, a, &chatShape{server: s, ask: a, created: s.deps.Now().Unix()})
 }
 
 // conversation renders and encodes a chat.

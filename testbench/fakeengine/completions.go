@@ -29,21 +29,32 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	if a.echo && a.logprobs != nil {
 		p.complain(unsupported("logprobs", "log probabilities of the prompt"))
 	}
+	s.spoken(p, a)
+	s.prompts(p, a)
+	if s.ready(w, r, p, a) {
+		s.answer(w, r, a, &textShape{server: s, ask: a, created: s.deps.Now().Unix(), offsets: make([]int, len(a.prompts)*a.n)})
+	}
+}
+
+// spoken reads what text completions and chats have in common.
+func (s *Server) spoken(p *params, a *ask) {
 	p.isolation(a)
 	s.sampled(p, a)
 	p.streaming(a)
 	a.returnIDs, a.tokensAsIDs = p.flag("return_token_ids", false), p.flag("return_tokens_as_token_ids", false)
 	p.freeForm()
-	s.prompts(p, a)
+}
+
+// ready checks what is known once the prompts are; false: the answer, a fault, is written.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request, p *params, a *ask) bool {
 	s.fits(p, a)
 	if f := s.rank(r); f != nil {
 		p.complain(f)
 	}
 	if p.fault != nil {
 		s.fail(w, p.fault)
-		return
 	}
-	s.answer(w, r, a, &textShape{server: s, ask: a, created: s.deps.Now().Unix(), offsets: make([]int, len(a.prompts)*a.n)})
+	return p.fault == nil
 }
 
 // freeForm refuses what would constrain the answer.

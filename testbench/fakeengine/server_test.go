@@ -407,30 +407,40 @@ func TestConfigIsValidated(t *testing.T) {
 	require.ErrorContains(t, err, "Model")
 }
 
-// TestAnyTokenizerWillDo: where a tokenizer has no words for prose, ordinary tokens are drawn, and an answer may end.
+// TestAnyTokenizerWillDo: where a tokenizer has no words for prose, ordinary tokens are drawn and an answer may end; where a
+// model has no template, chats are refused as vLLM does.
 func TestAnyTokenizerWillDo(t *testing.T) {
-	for _, file := range shared.Glob(t, "testdata", "tokenizers", "*", "tokenizer_config.json") {
-		dir := filepath.Dir(file)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			model, err := tokenizer.Load(os.DirFS(dir), dir, time.Now)
-			if err != nil {
-				t.Skip(err) // not every folder holds a whole model
-			}
-			defer func() { require.NoError(t, model.Close()) }()
-			source := fakeengine.Source(model)
-			ends := 0
-			for digest := range uint64(5000) {
-				id := source.Next(nil, digest*0x9e3779b97f4a7c15)
-				require.Less(t, int(id), source.VocabSize())
-				require.False(t, model.IsSpecial(id), "%d", id)
-				if source.Ends([]uint32{id}, digest) {
-					ends++
-				}
-			}
-			if _, prose := source.(*simmodel.Source); !prose && len(model.Ends()) > 0 {
-				require.Positive(t, ends)
-				require.Contains(t, model.Ends(), source.EOS())
-			}
-		})
+	dir := filepath.Dir(shared.Path(t, "testdata", "tokenizers", "llama2", "tokenizer_config.json"))
+	model, err := tokenizer.Load(os.DirFS(dir), dir, time.Now)
+	require.NoError(t, err)
+	source := fakeengine.Source(model)
+	require.NotEmpty(t, model.Ends())
+	require.Contains(t, model.Ends(), source.EOS())
+	ends := 0
+	for digest := range uint64(5000) {
+		id := source.Next(nil, digest*0x9e3779b97f4a7c15)
+		require.Less(t, int(id), source.VocabSize())
+		require.False(t, model.IsSpecial(id), "%d", id)
+		if source.Ends([]uint32{id}, digest) {
+			ends++
+		}
 	}
+	require.Positive(t, ends)
+
+	cfg := fakeengine.DefaultConfig()
+	cfg.Engine.Speed = 20
+	s, err := fakeengine.New(cfg, fakeengine.Deps{Model: model, Source: source, Entropy: entropy(), Now: time.Now})
+	require.NoError(t, err)
+	f := fake{Server: s, web: httptest.NewServer(s)}
+	t.Cleanup(func() {
+		f.web.Close()
+		require.NoError(t, s.Close())
+		require.NoError(t, model.Close())
+	})
+	status, body := f.call(t, "POST", "/v1/completions", `{"prompt":"The tide","max_tokens":5,"ignore_eos":true}`)
+	require.Equal(t, 200, status)
+	require.Contains(t, body, `"completion_tokens":5`)
+	status, body = f.call(t, "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"Hi"}]}`)
+	require.Equal(t, 400, status)
+	require.Contains(t, body, "chat template")
 }
