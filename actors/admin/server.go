@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"plimsoll/actors/fault"
@@ -15,7 +16,8 @@ import (
 type Deps struct {
 	Replicas func() []*replica.Ref
 	Metrics  http.Handler
-	// Add takes a replica in, written as for --replica; Remove drains one and forgets it. Errors are [*fault.Fault].
+	// Add takes a replica in, written as for --replica; Remove drains one and forgets it. They are called one at a time.
+	// Errors are [*fault.Fault].
 	Add    func(spec string) error
 	Remove func(name string) error
 	// Authorized says whether a request shows a valid API key, or none is needed.
@@ -25,6 +27,7 @@ type Deps struct {
 
 // New returns the operators' edge as a handler.
 func New(deps Deps) http.Handler {
+	var orders sync.Mutex // held while an order is carried out
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
@@ -43,9 +46,13 @@ func New(deps Deps) http.Handler {
 			writeFault(w, fault.Invalid("replica", `the body must be {"replica": "KIND=URL,name=NAME,..."}, as for --replica`))
 			return
 		}
+		orders.Lock()
+		defer orders.Unlock()
 		answer(w, http.StatusCreated, deps.Add(order.Replica))
 	})))
 	mux.Handle("DELETE /admin/replicas/{name...}", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		orders.Lock()
+		defer orders.Unlock()
 		answer(w, http.StatusAccepted, deps.Remove(r.PathValue("name")))
 	})))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"sync"
 	"syscall"
 	"time"
 
@@ -144,12 +143,9 @@ func (r replicaEngine) parts(model string) actors.Replica {
 }
 
 // adder returns what takes in a replica that an operator orders, written as for --replica. count is how many there are
-// from the start: it numbers those that have no name.
+// from the start: it numbers those that have no name. Orders come one at a time.
 func (n *node) adder(model string, count int, source sim.TokenSource, getenv func(string) (string, bool)) func(string) error {
-	var mu sync.Mutex
 	return func(text string) error {
-		mu.Lock()
-		defer mu.Unlock()
 		spec, err := ParseReplica(text, count+1)
 		if err == nil {
 			err = n.config.ValidateOrder(spec, getenv)

@@ -42,7 +42,7 @@ func (c *Config) settings() []setting {
 		optionalText("tls-key", "read the certificate's key from the PEM `FILE`", &c.TLSKey),
 		count("max-body-bytes", "refuse request bodies of more than `N` bytes", 1, &c.BodyBytes),
 		optional(&c.PromptTokens, func(v *int) setting {
-			return count("max-prompt-tokens", "`N` tokens a prompt may have (default: what the replicas hold)", 1, v)
+			return count("max-prompt-tokens", "refuse prompts of more than `N` tokens (default: what the replicas hold)", 1, v)
 		}),
 		count("max-connections", "hold at most `N` connections open", 1, &c.Connections),
 		duration("body-timeout", "give a request's body `TIME` to arrive", &c.BodyTimeout),
