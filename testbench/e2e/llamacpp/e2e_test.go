@@ -17,7 +17,10 @@ import (
 
 	"plimsoll/engine"
 	"plimsoll/engine/llamacpp"
+	"plimsoll/testbench/e2e/rig"
 )
+
+const model = "gemma-3-270m"
 
 // fleet is what all parts of the test share.
 type fleet struct {
@@ -50,25 +53,25 @@ func TestRealServers(t *testing.T) {
 }
 
 func (f *fleet) promptIDs(t *testing.T) {
-	for name, messages := range map[string][]message{
-		"one question":   {user("Hi")},
-		"system":         {{"system", "Be brief."}, user("2+2?")},
-		"several turns":  {user("Hi"), assistant("Hello!"), user("What is 2+2?"), assistant("4"), user("And 3+3?")},
-		"space to trim":  {user("  \n two  spaces \t inside \n\n")},
-		"scripts":        {user("naïve 你好 Привет مرحبا שלום ไทย 한국어 🙂👩‍👩‍👧 ﷽")},
-		"code":           {user("func main() {\n\tfmt.Println(\"x\\n\")\n}\n\n\n# end")},
-		"numbers":        {user("1234567890 3.14159 1e-9 0xFF")},
-		"special tokens": {user("what is <start_of_turn> or <bos>?")},
-		"long":           {user(strings.Repeat("All work and no play makes Jack a dull boy. ", 40))},
+	for name, messages := range map[string][]rig.Message{
+		"one question":   {rig.User("Hi")},
+		"system":         {{Role: "system", Content: "Be brief."}, rig.User("2+2?")},
+		"several turns":  {rig.User("Hi"), rig.Assistant("Hello!"), rig.User("What is 2+2?"), rig.Assistant("4"), rig.User("And 3+3?")},
+		"space to trim":  {rig.User("  \n two  spaces \t inside \n\n")},
+		"scripts":        {rig.User("naïve 你好 Привет مرحبا שלום ไทย 한국어 🙂👩‍👩‍👧 ﷽")},
+		"code":           {rig.User("func main() {\n\tfmt.Println(\"x\\n\")\n}\n\n\n# end")},
+		"numbers":        {rig.User("1234567890 3.14159 1e-9 0xFF")},
+		"special tokens": {rig.User("what is <start_of_turn> or <bos>?")},
+		"long":           {rig.User(strings.Repeat("All work and no play makes Jack a dull boy. ", 40))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var rendered struct{ Prompt string }
-			require.NoError(t, json.Unmarshal(exchange(t, http.MethodPost, f.a.url+"/apply-template", map[string]any{"messages": messages}), &rendered))
+			require.NoError(t, json.Unmarshal(rig.Exchange(t, http.MethodPost, f.a.url+"/apply-template", map[string]any{"messages": messages}), &rendered))
 			var engines, ours struct{ Tokens []uint32 }
-			require.NoError(t, json.Unmarshal(exchange(t, http.MethodPost, f.a.url+"/tokenize",
+			require.NoError(t, json.Unmarshal(rig.Exchange(t, http.MethodPost, f.a.url+"/tokenize",
 				map[string]any{"content": rendered.Prompt, "add_special": true}), &engines))
-			require.NoError(t, json.Unmarshal(exchange(t, http.MethodPost, f.url+"/tokenize",
-				map[string]any{"model": "gemma-3-270m", "messages": messages}), &ours))
+			require.NoError(t, json.Unmarshal(rig.Exchange(t, http.MethodPost, f.url+"/tokenize",
+				map[string]any{"model": model, "messages": messages}), &ours))
 			require.NotEmpty(t, engines.Tokens)
 			require.Equal(t, engines.Tokens, ours.Tokens, "%q", rendered.Prompt)
 		})
@@ -93,19 +96,19 @@ func (f *fleet) turns(t *testing.T) {
 		if i >= 2 {
 			repeats, maxTokens = 12, 24
 		}
-		first := user(strings.Repeat(theme, repeats) + "What is this about?")
-		one, err := chat(t.Context(), f.url, chatOf(maxTokens, first), nil)
+		first := rig.User(strings.Repeat(theme, repeats) + "What is this about?")
+		one, err := rig.Chat(t.Context(), f.url, rig.ChatOf(model, maxTokens, first), nil)
 		require.NoError(t, err)
-		two, err := chat(t.Context(), f.url, chatOf(maxTokens, first, assistant(one.text), user("Tell me more.")), nil)
+		two, err := rig.Chat(t.Context(), f.url, rig.ChatOf(model, maxTokens, first, rig.Assistant(one.Text), rig.User("Tell me more.")), nil)
 		require.NoError(t, err)
-		for turn, a := range []answer{one, two} {
+		for turn, a := range []rig.Answer{one, two} {
 			t.Logf("chat %d turn %d: replica %s, %d prompt tokens, %d cached, first token after %v",
-				i+1, turn+1, a.replica, a.promptTokens, a.cachedTokens, a.firstTokenAfter.Round(time.Millisecond))
-			require.NotEmpty(t, a.finish)
-			require.Positive(t, a.completionTokens)
+				i+1, turn+1, a.Replica, a.PromptTokens, a.CachedTokens, a.FirstTokenAfter.Round(time.Millisecond))
+			require.NotEmpty(t, a.Finish)
+			require.Positive(t, a.CompletionTokens)
 		}
-		require.Equal(t, one.replica, two.replica, "chat %d", i+1)
-		require.Greater(t, two.cachedTokens, one.promptTokens/2, "the second turn's prompt repeats the first")
+		require.Equal(t, one.Replica, two.Replica, "chat %d", i+1)
+		require.Greater(t, two.CachedTokens, one.PromptTokens/2, "the second turn's prompt repeats the first")
 	}
 }
 
@@ -115,13 +118,13 @@ func (f *fleet) spread(t *testing.T) {
 	var running sync.WaitGroup
 	for i := range 6 {
 		running.Go(func() {
-			a, err := chat(t.Context(), f.url, chatOf(16, user(fmt.Sprintf("%d is a number. Which one comes after it?", i))), nil)
+			a, err := rig.Chat(t.Context(), f.url, rig.ChatOf(model, 16, rig.User(fmt.Sprintf("%d is a number. Which one comes after it?", i))), nil)
 			if err != nil {
 				t.Errorf("chat %d: %v", i, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			served[a.replica]++
+			served[a.Replica]++
 		})
 	}
 	running.Wait()
@@ -133,31 +136,30 @@ func (f *fleet) spread(t *testing.T) {
 const (
 	requestsProcessing = "llamacpp:requests_processing"
 	tokensPredicted    = "llamacpp:tokens_predicted_total"
-	patience           = 30 * time.Second
 )
 
 func (f *fleet) abort(t *testing.T) {
 	const wanted = 700
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	body := chatOf(wanted, user("Count as far as you can."))
+	body := rig.ChatOf(model, wanted, rig.User("Count as far as you can."))
 	body.IgnoreEOS = true
 	var served *engineServer
 	var before float64
-	_, err := chat(ctx, f.url, body, func(replica string) {
+	_, err := rig.Chat(ctx, f.url, body, func(replica string) {
 		if served != nil {
 			return
 		}
 		served = f.named(t, replica)
-		before = metric(t, served.url, tokensPredicted)
-		require.InDelta(t, 1, metric(t, served.url, requestsProcessing), 0, "it runs before the client leaves")
+		before = rig.Metric(t, served.url, tokensPredicted)
+		require.InDelta(t, 1, rig.Metric(t, served.url, requestsProcessing), 0, "it runs before the client leaves")
 		leave()
 	})
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotNil(t, served)
-	eventually(t, patience, "the slot is free", func() bool { return metric(t, served.url, requestsProcessing) == 0 })
-	require.Less(t, metric(t, served.url, tokensPredicted)-before, wanted/2.0, "the answer was cut, not generated to its end")
-	eventually(t, patience, "nothing is booked", func() bool { return metric(t, f.url, "plimsoll_replica_booked_blocks") == 0 })
+	rig.Eventually(t, rig.Patience, "the slot is free", func() bool { return rig.Metric(t, served.url, requestsProcessing) == 0 })
+	require.Less(t, rig.Metric(t, served.url, tokensPredicted)-before, wanted/2.0, "the answer was cut, not generated to its end")
+	rig.Eventually(t, rig.Patience, "nothing is booked", func() bool { return rig.Metric(t, f.url, "plimsoll_replica_booked_blocks") == 0 })
 }
 
 // openAdapter returns the adapter for a server, closed with the test.
@@ -175,7 +177,7 @@ func (f *fleet) adapter(t *testing.T) {
 	adapter := openAdapter(t, f.a)
 	st, err := adapter.Probe(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "gemma-3-270m", st.Model)
+	require.Equal(t, model, st.Model)
 	require.Equal(t, 4, *st.Seats)
 	require.Equal(t, 1024, *st.SequenceTokens)
 	require.NotEmpty(t, st.Incarnation)
@@ -224,29 +226,29 @@ func (f *fleet) adapter(t *testing.T) {
 }
 
 func (f *fleet) killed(t *testing.T) {
-	body := chatOf(200, user("Tell a very long story about a lighthouse."))
+	body := rig.ChatOf(model, 200, rig.User("Tell a very long story about a lighthouse."))
 	body.IgnoreEOS = true
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*rig.Patience)
 	defer cancel()
 	var victim *engineServer
-	cut, err := chat(ctx, f.url, body, func(replica string) {
+	cut, err := rig.Chat(ctx, f.url, body, func(replica string) {
 		if victim == nil {
 			victim = f.named(t, replica)
-			victim.kill()
+			victim.Kill()
 		}
 	})
 	require.NotNil(t, victim)
 	require.NoError(t, ctx.Err(), "the stream of a killed server hangs")
-	t.Logf("the stream on the killed server %s: finish %q, %d tokens, error %v", victim.name, cut.finish, cut.completionTokens, err)
+	t.Logf("the stream on the killed server %s: finish %q, %d tokens, error %v", victim.name, cut.Finish, cut.CompletionTokens, err)
 	if err == nil {
-		require.Equal(t, "length", cut.finish, "an answer that ends well is whole")
-		require.Equal(t, 200, cut.completionTokens)
+		require.Equal(t, "length", cut.Finish, "an answer that ends well is whole")
+		require.Equal(t, 200, cut.CompletionTokens)
 	}
 	for i := range 4 {
-		a, err := chat(ctx, f.url, chatOf(8, user(fmt.Sprintf("Say the word number %d.", i))), nil)
+		a, err := rig.Chat(ctx, f.url, rig.ChatOf(model, 8, rig.User(fmt.Sprintf("Say the word number %d.", i))), nil)
 		require.NoError(t, err, "request %d after the kill", i)
-		require.NotEqual(t, victim.name, a.replica)
-		require.Equal(t, http.StatusOK, status(t, f.url+"/ready"), "the other replica serves")
+		require.NotEqual(t, victim.name, a.Replica)
+		require.Equal(t, http.StatusOK, rig.Status(t, f.url+"/ready"), "the other replica serves")
 	}
 	failure := openAdapter(t, victim).Generate(t.Context(), engine.Request{PromptTokens: []uint32{2}, MaxTokens: 1}, func(engine.Event) error { return nil })
 	require.Equal(t, engine.Refused, engine.KindOf(failure), "%v", failure)

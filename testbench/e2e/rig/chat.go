@@ -1,6 +1,6 @@
 //go:build e2e
 
-package llamacpp
+package rig
 
 import (
 	"bytes"
@@ -15,16 +15,22 @@ import (
 	"plimsoll/engine/sse"
 )
 
-// message is one turn of a chat.
-type message struct {
+// Message is one turn of a chat.
+type Message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
 }
 
-// chatRequest is a streaming chat request, greedy so that answers repeat.
-type chatRequest struct {
+// User is a turn of the user.
+func User(text string) Message { return Message{"user", text} }
+
+// Assistant is a turn of the model.
+func Assistant(text string) Message { return Message{"assistant", text} }
+
+// ChatRequest is a streaming chat request, greedy so that answers repeat.
+type ChatRequest struct {
 	Model         string          `json:"model"`
-	Messages      []message       `json:"messages"`
+	Messages      []Message       `json:"messages"`
 	MaxTokens     int             `json:"max_tokens"`
 	Temperature   float64         `json:"temperature"`
 	IgnoreEOS     bool            `json:"ignore_eos"`
@@ -32,24 +38,22 @@ type chatRequest struct {
 	StreamOptions map[string]bool `json:"stream_options"`
 }
 
-func chatOf(maxTokens int, messages ...message) chatRequest {
-	return chatRequest{
-		Model: "gemma-3-270m", Messages: messages, MaxTokens: maxTokens, Stream: true, StreamOptions: map[string]bool{"include_usage": true},
+// ChatOf asks a model for up to maxTokens.
+func ChatOf(model string, maxTokens int, messages ...Message) ChatRequest {
+	return ChatRequest{
+		Model: model, Messages: messages, MaxTokens: maxTokens, Stream: true, StreamOptions: map[string]bool{"include_usage": true},
 	}
 }
 
-func user(text string) message      { return message{"user", text} }
-func assistant(text string) message { return message{"assistant", text} }
-
-// answer is what a chat gave.
-type answer struct {
-	text             string
-	replica          string
-	finish           string
-	firstTokenAfter  time.Duration
-	promptTokens     int
-	cachedTokens     int
-	completionTokens int
+// Answer is what a chat gave.
+type Answer struct {
+	Text             string
+	Replica          string
+	Finish           string
+	FirstTokenAfter  time.Duration
+	PromptTokens     int
+	CachedTokens     int
+	CompletionTokens int
 }
 
 // chunk is what is read of a chunk of a chat's stream.
@@ -68,33 +72,33 @@ type chunk struct {
 	} `json:"usage"`
 }
 
-// chat sends a request and reads its stream. onText, if not nil, hears every piece of text with the replica's name.
-func chat(ctx context.Context, url string, body chatRequest, onText func(replica string)) (answer, error) {
+// Chat sends a request and reads its stream. onText, if not nil, hears every piece of text with the replica's name.
+func Chat(ctx context.Context, url string, body ChatRequest, onText func(replica string)) (Answer, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", bytes.NewReader(text))
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	sent := time.Now()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
 		words, _ := io.ReadAll(resp.Body)
-		return answer{}, fmt.Errorf("status %d: %s", resp.StatusCode, words)
+		return Answer{}, fmt.Errorf("status %d: %s", resp.StatusCode, words)
 	}
-	a := answer{replica: resp.Header.Get("X-Plimsoll-Replica")}
+	a := Answer{Replica: resp.Header.Get("X-Plimsoll-Replica")}
 	return a, a.read(resp.Body, sent, onText)
 }
 
 // read reads a stream to its [DONE].
-func (a *answer) read(body io.Reader, sent time.Time, onText func(replica string)) error {
+func (a *Answer) read(body io.Reader, sent time.Time, onText func(replica string)) error {
 	frames := sse.NewReader(body, sse.DefaultLimits())
 	for {
 		frame, err := frames.Next()
@@ -112,21 +116,21 @@ func (a *answer) read(body io.Reader, sent time.Time, onText func(replica string
 			return errors.New(string(c.Error))
 		}
 		if c.Usage != nil {
-			a.promptTokens, a.completionTokens, a.cachedTokens = c.Usage.PromptTokens, c.Usage.CompletionTokens, c.Usage.Details.CachedTokens
+			a.PromptTokens, a.CompletionTokens, a.CachedTokens = c.Usage.PromptTokens, c.Usage.CompletionTokens, c.Usage.Details.CachedTokens
 		}
 		for _, choice := range c.Choices {
 			if choice.FinishReason != "" {
-				a.finish = choice.FinishReason
+				a.Finish = choice.FinishReason
 			}
 			if choice.Delta.Content == "" {
 				continue
 			}
-			if a.firstTokenAfter == 0 {
-				a.firstTokenAfter = time.Since(sent)
+			if a.FirstTokenAfter == 0 {
+				a.FirstTokenAfter = time.Since(sent)
 			}
-			a.text += choice.Delta.Content
+			a.Text += choice.Delta.Content
 			if onText != nil {
-				onText(a.replica)
+				onText(a.Replica)
 			}
 		}
 	}
