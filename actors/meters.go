@@ -17,9 +17,9 @@ func newModelMeters(m *meter.Meter, name string) modelMeters {
 }
 
 // ended compares what the index predicted with what the engine found cached. Several legs at once warm each other's cache
-// and tell nothing.
+// and tell nothing, and of a prompt that the engine rendered the index knows nothing.
 func (m *model) ended(s stream.Summary) {
-	if len(s.Replicas) != 1 || !s.Usage.CachedKnown || s.Attempts != 1 {
+	if len(s.Replicas) != 1 || !s.Usage.CachedKnown || s.Attempts != 1 || s.Raw {
 		return
 	}
 	if served, ok := m.fleet.find(scoring.ReplicaID(s.Replicas[0])); ok {

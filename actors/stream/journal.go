@@ -131,7 +131,7 @@ func (r *Response) Append(n int, entries []Entry, u Usage) (unread int) {
 
 // entryBytes is about what an entry holds in memory.
 func entryBytes(e *Entry) int {
-	n := 96 + len(e.Text)
+	n := 120 + len(e.Text) + len(e.ChatDelta)
 	if e.Logprob != nil {
 		n += 40 + 16*len(e.Logprob.Top)
 	}

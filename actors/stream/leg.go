@@ -76,6 +76,16 @@ func (l *legState) token(req *Request, model Model, maxTokens int, t engine.Toke
 	return entry, nil, nil
 }
 
+// relay takes one token of an answer that the engine reads: its text is taken as it is, and only the engine ends it.
+func (l *legState) relay(t engine.Token, at time.Time) Entry {
+	l.produced += 1 + t.LostIDs
+	entry := Entry{ID: t.ID, LostIDs: t.LostIDs, Logprob: t.Logprob, Stamp: at, Relayed: true}
+	if t.Text != nil {
+		entry.Text = *t.Text
+	}
+	return entry
+}
+
 // text gives out what has become certain with a token, and the finish if a stop string is complete.
 func (l *legState) text(req *Request, t engine.Token, entry *Entry) (*Finish, error) {
 	piece, err := l.piece(t)

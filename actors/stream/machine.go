@@ -88,6 +88,7 @@ type machine struct {
 	resubmits int
 	ended     bool   // the response has ended
 	cached    []*int // by prompt; nil: not known
+	told      []*int // by prompt: the length that the engine gave a raw one; nil: not known
 	// epochs are those that restarted replicas were answered in.
 	epochs map[*replica.Ref]uint64
 
@@ -99,7 +100,8 @@ func newMachine(cfg Config, req *Request, model Model, call *Call) *machine {
 	prompts := req.Input.Prompts()
 	m := &machine{
 		cfg: cfg, req: req, model: model, call: call,
-		attempts: map[uint64]*attempt{}, cached: make([]*int, prompts), epochs: map[*replica.Ref]uint64{},
+		attempts: map[uint64]*attempt{}, cached: make([]*int, prompts), told: make([]*int, prompts),
+		epochs: map[*replica.Ref]uint64{},
 	}
 	for i := range prompts * req.N {
 		m.legs = append(m.legs, newLeg(req, model, i))
@@ -228,6 +230,14 @@ func (m *machine) request(l *legState, p Placement) engine.Request {
 		seed := *sampling.Seed + int64(l.index%m.req.N)
 		sampling.Seed = &seed
 	}
+	if m.raw(l) {
+		// What the client wants of sampling, stops and ends stands in its body.
+		return engine.Request{
+			ID: p.Claim.Ticket.String(), Model: p.EngineModel, ChatBody: m.req.Input.ChatBody,
+			MaxTokens: p.MaxTokens, MinTokens: m.req.MinTokens, Sampling: sampling, IgnoreEOS: m.req.IgnoreEOS,
+			TopLogprobs: m.req.TopLogprobs, CacheSalt: m.req.CacheSalt,
+		}
+	}
 	ends := m.req.StopTokenIDs // the client's own end the answer in any case
 	if !m.req.IgnoreEOS {
 		ends = slices.Concat(m.model.EndTokens, ends)
@@ -239,6 +249,9 @@ func (m *machine) request(l *legState, p Placement) engine.Request {
 		TopLogprobs: m.req.TopLogprobs, CacheSalt: m.req.CacheSalt,
 	}
 }
+
+// raw says whether the engine renders a leg's prompt and reads its answer.
+func (m *machine) raw(l *legState) bool { return m.prompts[l.prompt].Raw }
 
 func (m *machine) routerRestarted() {
 	if m.waiting == nil {
@@ -303,8 +316,12 @@ func (m *machine) fail(f *fault.Fault) {
 
 func (m *machine) usage() Usage {
 	u := Usage{}
-	for _, p := range m.prompts {
-		u.PromptTokens += len(p.IDs)
+	for i := range m.prompts {
+		if told := m.told[i]; told != nil {
+			u.PromptTokens += *told
+		} else {
+			u.PromptTokens += m.prompts[i].Tokens()
+		}
 	}
 	for _, l := range m.legs {
 		u.CompletionTokens += l.produced

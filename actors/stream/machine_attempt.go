@@ -20,6 +20,7 @@ type attempt struct {
 	last     time.Time // of its last token
 	produced int       // tokens of this attempt
 	cached   *int      // prompt tokens that the engine found in its cache; nil: it has not said
+	told     *int      // length of a prompt that the engine rendered; nil: it has not said
 	started  bool      // the replica was told of the first token
 	reported int       // tokens at the last Progress message
 	stepped  time.Time // when that was
@@ -52,6 +53,10 @@ func (m *machine) frame(f frame) {
 		cached := *f.event.CachedTokens
 		a.cached = &cached
 	}
+	if f.event.PromptTokens != nil && m.raw(a.leg) {
+		told := *f.event.PromptTokens
+		a.told = &told
+	}
 	entries := m.appended.entries[:0]
 	clear(m.appended.entries)
 	var finish *Finish
@@ -60,6 +65,10 @@ func (m *machine) frame(f frame) {
 			break
 		}
 		a.produced += 1 + t.LostIDs
+		if m.raw(a.leg) {
+			entries = append(entries, a.leg.relay(t, f.at))
+			continue
+		}
 		var entry Entry
 		var err error
 		entry, finish, err = a.leg.token(m.req, m.model, a.place.MaxTokens, t, f.at)
@@ -69,10 +78,13 @@ func (m *machine) frame(f frame) {
 		}
 		entries = append(entries, entry)
 	}
+	if n := len(entries); n > 0 && m.raw(a.leg) {
+		entries[n-1].ChatDelta = f.event.ChatDelta
+	}
 	m.appended.entries = entries
 	if len(entries) > 0 {
 		a.last = f.at
-		m.learnCached(a)
+		m.learn(a)
 		m.milestones(f.at, a)
 		m.appended.leg, m.appended.usage = a.leg.index, m.usage()
 		m.emit(&m.appended)
@@ -80,11 +92,18 @@ func (m *machine) frame(f frame) {
 	m.conclude(f.at, a, finish, f.event.Finish)
 }
 
-// learnCached takes over what the engine said of a prompt: that of the first answer to it and its first attempt that gave
-// a token or its end.
-func (m *machine) learnCached(a *attempt) {
-	if l := a.leg; a.cached != nil && l.index%m.req.N == 0 && m.cached[l.prompt] == nil {
+// learn takes over what the engine said of a prompt: that of the first answer to it and its first attempt that gave a token
+// or its end.
+func (m *machine) learn(a *attempt) {
+	l := a.leg
+	if l.index%m.req.N != 0 {
+		return
+	}
+	if a.cached != nil && m.cached[l.prompt] == nil {
 		m.cached[l.prompt] = a.cached
+	}
+	if a.told != nil && m.told[l.prompt] == nil {
+		m.told[l.prompt] = a.told
 	}
 }
 
@@ -103,10 +122,7 @@ func (m *machine) conclude(at time.Time, a *attempt, finish *Finish, said *engin
 		return
 	}
 	if finish == nil && said != nil {
-		reason := StopEnd
-		if said.Reason == engine.FinishLength {
-			reason = StopLength
-		}
+		reason := stopReason(said.Reason)
 		var err error
 		if finish, err = l.end(reason); err != nil {
 			m.fail(&fault.Fault{Kind: fault.EngineFailed, Message: "the answer's end could not be decoded", Err: err})
@@ -117,7 +133,7 @@ func (m *machine) conclude(at time.Time, a *attempt, finish *Finish, said *engin
 		return
 	}
 	l.finished = true
-	m.learnCached(a)
+	m.learn(a)
 	m.emit(finishLeg{l.index, *finish, m.usage()})
 	if said == nil && (finish.StopString != nil || finish.StopToken != nil) {
 		m.abort(a) // the engine does not know that it is over
@@ -128,12 +144,27 @@ func (m *machine) conclude(at time.Time, a *attempt, finish *Finish, said *engin
 	}
 }
 
+// stopReason is how a leg ends that the engine has ended.
+func stopReason(said engine.FinishReason) StopReason {
+	switch said {
+	case engine.FinishLength:
+		return StopLength
+	case engine.FinishToolCalls:
+		return StopToolCalls
+	case engine.FinishStop, engine.FinishAbort, engine.NumFinishReasons:
+	}
+	return StopEnd
+}
+
 // milestones tells replica and router of the first token and of every block.
 func (m *machine) milestones(at time.Time, a *attempt) {
 	p := &a.place
 	if !a.started {
 		a.started, a.stepped, a.reported = true, at, a.produced
 		m.emit(toReplica{p.Ref, replica.Started{Ticket: p.Claim.Ticket}})
+		if m.raw(a.leg) {
+			return // nothing is known of the prompt that others could learn from
+		}
 		hit := p.Claim.PromptTokens - p.Claim.PrefillTokens
 		m.emit(toRouter{FirstToken{
 			Replica: p.Ref.ID, PrefillTokens: p.Claim.PrefillTokens, HitTokens: hit, Took: at.Sub(a.began),
@@ -178,7 +209,7 @@ func (m *machine) account(a *attempt, sound bool) {
 		return
 	}
 	m.emit(toRouter{Finished{Replica: ref.ID, Ticket: ticket, Produced: scoring.Tokens(a.produced)}})
-	if sound && !ref.Capabilities.KVEvents {
+	if sound && !ref.Capabilities.KVEvents && !m.raw(a.leg) {
 		ids := slices.Concat(m.prompts[a.leg.prompt].IDs, a.leg.ids)
 		m.emit(toReplica{ref, replica.Learned{Salt: m.req.CacheSalt, Tokens: ids}})
 	}

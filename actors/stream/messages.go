@@ -52,10 +52,21 @@ type (
 	}
 )
 
-// Prompt is one tokenized prompt.
+// Prompt is one prompt: tokenized, or raw, which is a chat that the engine renders and encodes by itself.
 type Prompt struct {
 	Text string // as rendered; "" for token input
 	IDs  []uint32
+	Raw  bool // the request's chat body is the prompt; Text and IDs are empty
+	// EstimatedTokens is about how long a raw prompt is, at least 1.
+	EstimatedTokens int
+}
+
+// Tokens is the prompt's length as far as it is known here.
+func (p *Prompt) Tokens() int {
+	if p.Raw {
+		return p.EstimatedTokens
+	}
+	return len(p.IDs)
 }
 
 // Ask is a leg that wants a place.

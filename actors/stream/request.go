@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"encoding/json"
 	"time"
 
 	"plimsoll/engine"
@@ -32,8 +33,11 @@ type Request struct {
 
 // Input is the prompt in one of three forms; exactly one is set.
 type Input struct {
-	Chat       *chat.Request // rendered by the model's chat template; one prompt
-	Texts      []string      // encoded with the tokenizer's special tokens if AddSpecial
+	Chat *chat.Request // rendered by the model's chat template, or by the engine; one prompt
+	// ChatBody is the whole body that Chat was read from, for engines that render by themselves; nil where the prompt's
+	// tokens are wanted and nothing else. It is shared: nobody writes to it.
+	ChatBody   json.RawMessage
+	Texts      []string // encoded with the tokenizer's special tokens if AddSpecial
 	AddSpecial bool
 	Tokens     [][]uint32 // taken as they are
 }
@@ -58,14 +62,20 @@ type Entry struct {
 	Text    string
 	Logprob *engine.Logprob
 	Stamp   time.Time // when it was read from the engine's socket
+	// Relayed: the engine rendered the prompt and read the answer. Text is the engine's, whatever ID says, which may be
+	// [engine.NoTokenID].
+	Relayed bool
+	// ChatDelta is what a relayed answer says beside text, see [engine.Event]; nil if that is nothing.
+	ChatDelta json.RawMessage
 }
 
 // StopReason says why a leg ended, in OpenAI's sense.
 type StopReason uint8
 
 const (
-	StopEnd    StopReason = iota // an end token or a stop string: finish_reason "stop"
-	StopLength                   // max_tokens or the context's end: finish_reason "length"
+	StopEnd       StopReason = iota // an end token or a stop string: finish_reason "stop"
+	StopLength                      // max_tokens or the context's end: finish_reason "length"
+	StopToolCalls                   // the engine read calls of tools in a relayed answer: finish_reason "tool_calls"
 
 	NumStopReasons
 )
@@ -92,7 +102,7 @@ type Delta struct {
 
 // Usage counts a request's tokens.
 type Usage struct {
-	PromptTokens     int // each prompt once
+	PromptTokens     int // each prompt once; of one that the engine renders an estimate until the engine says it
 	CompletionTokens int // over all legs
 	CachedTokens     int // of the prompts, as engines said of the first attempt that gave a token
 	CachedKnown      bool

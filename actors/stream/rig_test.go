@@ -137,7 +137,7 @@ func word(e effect) string {
 }
 
 func finishWord(f Finish) string {
-	w := map[StopReason]string{StopEnd: "stop", StopLength: "length"}[f.Reason] + fmt.Sprintf(" after %d", f.CompletionTokens)
+	w := map[StopReason]string{StopEnd: "stop", StopLength: "length", StopToolCalls: "tool calls"}[f.Reason] + fmt.Sprintf(" after %d", f.CompletionTokens)
 	if f.Text != "" {
 		w += fmt.Sprintf(" with %q", f.Text)
 	}
