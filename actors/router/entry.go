@@ -65,8 +65,10 @@ func (e *entry) tokens() scoring.Tokens {
 	return n
 }
 
+func (e *entry) prompt(a stream.Ask) *stream.Prompt { return &e.sub.Prompts[a.Prompt] }
+
 func (e *entry) promptTokens(a stream.Ask) scoring.Tokens {
-	return scoring.Tokens(len(e.sub.Prompts[a.Prompt].IDs))
+	return scoring.Tokens(e.prompt(a).Tokens())
 }
 
 // leastSequence is the shortest sequence that answers a leg.
@@ -74,7 +76,7 @@ func (e *entry) leastSequence(a stream.Ask) scoring.Tokens {
 	return e.promptTokens(a) + scoring.Tokens(max(1, e.sub.Call.Request.MinTokens))
 }
 
-// keysFor returns a prompt's block keys, hashed once a block size.
+// keysFor returns a prompt's block keys, hashed once a block size; a raw prompt has none.
 func (e *entry) keysFor(model string, prompt int, blockTokens scoring.Tokens) []prefix.Key {
 	at := slices.IndexFunc(e.keys, func(k blockKeys) bool { return k.blockTokens == blockTokens })
 	if at < 0 {

@@ -107,7 +107,8 @@ func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, c
 		v := &vs[i]
 		plan := l.plan
 		var overlap, rides scoring.Blocks
-		if v.place != nil && v.snap.State.IndexValid() {
+		raw := e.prompt(a).Raw // nothing is known of its blocks
+		if v.place != nil && v.snap.State.IndexValid() && !raw {
 			keys := e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens)
 			// The prompt's last token is always computed, so its block is never a hit.
 			full := scoring.Blocks(max(0, plan.PromptTokens-1) / v.place.BlockTokens)
@@ -129,7 +130,7 @@ func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, c
 		}
 		s.candidates[i] = policy.Candidate{
 			ID: v.ref.ID, Incarnation: v.snap.Incarnation, State: stateOf(v.snap.State), Void: v.snap.Recovering,
-			LimitsUnknown: !v.snap.Told, Load: v.snap.Load,
+			LimitsUnknown: !v.snap.Told, LacksChat: raw && !v.ref.Capabilities.Chat, Load: v.snap.Load,
 			PendingRequests: b.requests, PendingBlocks: b.blocks, PendingSeats: b.seats, PendingPrefillTokens: b.prefill,
 			OverlapTokens: plan.OverlapTokens, NeedBlocks: policy.NeedBlocks(s.claims[i], rides),
 			Rates: m.learner.Rates(v.ref.ID),
@@ -241,7 +242,10 @@ func (m *machine) packs(e *entry, vs []view) bool {
 		best, left, need := -1, scoring.Blocks(-1), scoring.Blocks(0)
 		for i := range rooms {
 			r, limits, plan := &rooms[i], vs[i].snap.Load.Limits, base
-			if plan.Shares = vs[i].ref.Capabilities.Sharing == engine.SharingFromDispatch; plan.Shares {
+			if e.prompt(a).Raw && !vs[i].ref.Capabilities.Chat {
+				continue
+			}
+			if plan.Shares = vs[i].ref.Capabilities.Sharing == engine.SharingFromDispatch && !e.prompt(a).Raw; plan.Shares {
 				plan.Keys = e.keysFor(m.cfg.Model, a.Prompt, limits.BlockTokens)
 			}
 			claim := plan.Claim(limits)
