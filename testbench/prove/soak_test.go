@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
 )
 
 const (
@@ -418,4 +417,3 @@ func (f *soakFleet) post(ctx context.Context, client *http.Client, path string, 
 	}
 	return resp.StatusCode, said, err
 }
-
