@@ -62,7 +62,7 @@ func (c *simConfig) settings() []setting {
 		tokens("context", "longest prompt plus answer, `N` tokens (default: the profile's)", &c.ContextTokens),
 		tokens("capacity-tokens", "`N` tokens of KV cache (default: the profile's)", &c.CapacityTokens),
 		tokens("slots", "`N` requests run at once (default: the profile's)", &c.Slots),
-		choice("generate", "whether /inference/v1/generate answers, or 403 as without --enable-scale-out", &c.Generate, []string{"on", "off"}),
+		choice("generate", "`WORD`: whether /inference/v1/generate answers, or 403 as a vLLM without --enable-scale-out", &c.Generate, []string{"on", "off"}),
 		duration("drain-timeout", "`TIME` that running requests get after the first SIGTERM or SIGINT", &c.DrainTimeout),
 		choice("log-level", "least `LEVEL` that is logged", &c.LogLevel, []string{"debug", "info", "warn", "error"}),
 		choice("log-format", "`FORM` of the log's lines", &c.LogFormat, []string{"text", "json"}),
@@ -95,7 +95,8 @@ func simCommand(t terminal) *cli.Command {
 		Name:  "sim",
 		Usage: "serve simulated engines with the HTTP API of vLLM, without a GPU",
 		Description: "For tests and for a look around: point `plimsoll serve --replica vllm=http://127.0.0.1:8100`, or anything else\n" +
-			"that speaks to vLLM, at it. Time, KV cache, batching and metrics are those of the profile's GPU; the text is made up.",
+			"that speaks to vLLM, at it. Time, KV cache, batching and metrics are those of the profile's GPU; the text is made up.\n" +
+			"The embedded model's folder, for serve's --tokenizer, is tokenizer/simmodel/model in the source tree.",
 		Flags: flags,
 		Action: func(c *cli.Context) error {
 			config := defaultSimConfig()
