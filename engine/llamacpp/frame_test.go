@@ -206,9 +206,8 @@ func FuzzStream(f *testing.F) {
 	}
 	f.Add([]byte(`data: {"error":"x"}`+"\n\n"), 1)
 	f.Add([]byte(`data: {"content":"a","tokens":[0,1,2],"stop":true,"stop_type":"word","tokens_predicted":2,"timings":{"cache_n":-1}}`+"\n\n"), 3)
-	w := protocol(f)
 	f.Fuzz(func(t *testing.T, body []byte, maxTokens int) {
-		h := w.Hear(t, enginetest.Request(max(1, maxTokens)), string(body)) // ends in a finish or in a failure
+		h := enginetest.Decode(t, &decoder{maxTokens: max(1, maxTokens)}, body)
 		total := len(h.Tokens)
 		for _, token := range h.Tokens {
 			require.GreaterOrEqual(t, token.LostIDs, 0)

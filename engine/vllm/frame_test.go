@@ -126,15 +126,10 @@ func FuzzStream(f *testing.F) {
 	}
 	f.Add([]byte(`data: {"error":"x"}`+"\n\n"), 1, false)
 	f.Add([]byte(`data: {"choices":[{"index":0,"delta":{"content":"x","tool_calls":[{}]},"token_ids":[1,2],"finish_reason":"stop"}]}`+"\n\n"), 3, true)
-	w := completionsProtocol(f)
 	f.Fuzz(func(t *testing.T, body []byte, maxTokens int, chat bool) {
-		req := enginetest.Request(max(1, maxTokens))
-		req.TopLogprobs = ptr(2)
-		if chat {
-			req.PromptTokens, req.ChatBody = nil, []byte("{}")
-		}
-		h := w.Hear(t, req, string(body)) // ends in a finish or in a failure
-		require.LessOrEqual(t, len(h.Tokens), req.MaxTokens)
+		d := &decoder{maxTokens: max(1, maxTokens), topLogprobs: ptr(2), chat: chat}
+		h := enginetest.Decode(t, d, body)
+		require.LessOrEqual(t, len(h.Tokens), d.maxTokens)
 		for _, cached := range h.Cached {
 			require.GreaterOrEqual(t, cached, 0)
 		}
