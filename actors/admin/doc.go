@@ -8,5 +8,7 @@
 //	GET /health           200 while the process lives
 //
 // It holds no state: it reads what actors publish and hands orders to the system. Orders last for the node's life; the
-// configuration is not rewritten. It asks for the same API keys as the clients' edge, except on /health.
+// configuration is not rewritten. It asks for the operators' keys, or the
+// clients' where there are none of their own, except on /health. With clients' keys orders are taken on loopback alone: who
+// may order a replica has every client's prompts sent to it.
 package admin

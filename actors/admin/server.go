@@ -20,9 +20,12 @@ type Deps struct {
 	// Errors are [*fault.Fault].
 	Add    func(spec string) error
 	Remove func(name string) error
-	// Authorized says whether a request shows a valid API key, or none is needed.
+	// Authorized says whether a request shows a valid key, or none is needed.
 	Authorized func(http.Header) bool
-	Now        func() time.Time
+	// Orders says whether Add and Remove are open at all: who may order a replica has the prompts of all clients sent to it,
+	// so that a client's key is not enough on a port that others reach.
+	Orders bool
+	Now    func() time.Time
 }
 
 // New returns the operators' edge as a handler.
@@ -36,7 +39,7 @@ func New(deps Deps) http.Handler {
 	mux.Handle("GET /admin/replicas", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string][]Replica{"replicas": report(deps.Now(), deps.Replicas())})
 	})))
-	mux.Handle("POST /admin/replicas", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("POST /admin/replicas", guarded(deps, ordered(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var order struct {
 			Replica string `json:"replica"`
 		}
@@ -49,12 +52,12 @@ func New(deps Deps) http.Handler {
 		orders.Lock()
 		defer orders.Unlock()
 		answer(w, http.StatusCreated, deps.Add(order.Replica))
-	})))
-	mux.Handle("DELETE /admin/replicas/{name...}", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	}))))
+	mux.Handle("DELETE /admin/replicas/{name...}", guarded(deps, ordered(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		orders.Lock()
 		defer orders.Unlock()
 		answer(w, http.StatusAccepted, deps.Remove(r.PathValue("name")))
-	})))
+	}))))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeFault(w, fault.New(fault.NotFound, "there is no %s %s", r.Method, r.URL.EscapedPath()))
 	})
@@ -68,6 +71,17 @@ func sameOrigin(next http.Handler) http.Handler {
 		writeFault(w, fault.New(fault.Forbidden, "pages of other origins give no orders here"))
 	}))
 	return guard.Handler(next)
+}
+
+// ordered lets orders through where they are open.
+func ordered(deps Deps, next http.Handler) http.Handler {
+	if deps.Orders {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeFault(w, fault.New(fault.Forbidden,
+			"replicas are added and removed only with a key of --admin-key-file, or where --admin-listen is a loopback address"))
+	})
 }
 
 // orderBytes bounds the body of an order.

@@ -27,7 +27,9 @@ func (still) Generate(context.Context, engine.Request, func(engine.Event) error)
 
 func (still) Close() error { return nil }
 
-func edge(authorized bool) http.Handler {
+func edge(authorized bool) http.Handler { return edgeWith(authorized, true) }
+
+func edgeWith(authorized, orders bool) http.Handler {
 	refs := []*replica.Ref{
 		replica.NewRef("b", "m", still{}, nil), replica.NewRef("a", "m", still{}, nil), replica.NewRef("z", "l", still{}, nil),
 	}
@@ -50,6 +52,7 @@ func edge(authorized bool) http.Handler {
 		},
 		Authorized: func(http.Header) bool { return authorized },
 		Now:        time.Now,
+		Orders:     orders,
 	})
 }
 
@@ -131,6 +134,16 @@ func TestWhatIsNotThereIsSaidInJSON(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, w.Code)
 		require.JSONEq(t, `{"error":{"message":"there is no GET `+path+`","type":"not_found"}}`, w.Body.String())
 	}
+}
+
+func TestOrdersCanBeClosed(t *testing.T) {
+	for method, path := range map[string]string{http.MethodPost: "/admin/replicas", http.MethodDelete: "/admin/replicas/a/b"} {
+		w := httptest.NewRecorder()
+		edgeWith(true, false).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(`{"replica":"good"}`)))
+		require.Equal(t, http.StatusForbidden, w.Code)
+		require.Contains(t, w.Body.String(), "--admin-key-file")
+	}
+	require.Equal(t, http.StatusOK, get(t, edgeWith(true, false), "/admin/replicas").Code)
 }
 
 func TestOnlyTheProbeIsOpen(t *testing.T) {

@@ -76,8 +76,8 @@ func TestFaultsSayWhatToDo(t *testing.T) {
 	r := newRig(t, testConfig(), 2)
 	f := r.fault(r.submit(r.askFor(&stream.Request{N: 1, MinTokens: 7}, ids(1, 995))))
 	require.Equal(t, "this model's maximum context length is 1000 tokens, but the prompt has 995 and the answer needs at least 7; "+
-		"shorten the prompt", f.Message)
-	require.Equal(t, "prompt", f.Param)
+		"lower min_tokens or shorten the prompt", f.Message)
+	require.Equal(t, "min_tokens", f.Param)
 	require.Zero(t, f.RetryAfter, "trying again is no use")
 
 	for _, s := range r.sites {

@@ -219,14 +219,14 @@ func (m *machine) never(e *entry, vs []view) *fault.Fault {
 			return tooLarge(e, vs)
 		}
 	}
-	if !m.packs(e, vs) {
-		return doesNotPack(e)
+	if fit := m.packs(e, vs); fit < len(e.sub.Legs) {
+		return doesNotPack(e, fit)
 	}
 	return nil
 }
 
-// packs says whether all legs find room at once on an idle fleet, the longest first and each where the most is left.
-func (m *machine) packs(e *entry, vs []view) bool {
+// packs says how many legs find room at once on an idle fleet, each where the most is left.
+func (m *machine) packs(e *entry, vs []view) int {
 	type room struct {
 		seats  int
 		blocks scoring.Blocks
@@ -237,7 +237,7 @@ func (m *machine) packs(e *entry, vs []view) bool {
 		l := vs[i].snap.Load.Limits
 		rooms[i] = room{l.Seats, l.KVBlocks, map[int]bool{}}
 	}
-	for _, a := range e.sub.Legs {
+	for fit, a := range e.sub.Legs {
 		base := m.plan(e, a, vs)
 		best, left, need := -1, scoring.Blocks(-1), scoring.Blocks(0)
 		for i := range rooms {
@@ -258,13 +258,13 @@ func (m *machine) packs(e *entry, vs []view) bool {
 			}
 		}
 		if best < 0 {
-			return false
+			return fit
 		}
 		rooms[best].seats--
 		rooms[best].blocks -= need
 		rooms[best].seen[a.Prompt] = true
 	}
-	return true
+	return len(e.sub.Legs)
 }
 
 // refusal words a policy's refusal.
@@ -291,17 +291,22 @@ func tooLarge(e *entry, vs []view) *fault.Fault {
 			break
 		}
 	}
+	req, what := e.sub.Call.Request, "shorten the prompt"
+	param := paramOf(req)
+	if e.promptTokens(worst) < longest(vs) {
+		what, param = "lower min_tokens or shorten the prompt", "min_tokens"
+	}
 	f := fault.New(fault.ContextLength,
-		"this model's maximum context length is %d tokens, but the prompt has %d and the answer needs at least %d; shorten the prompt",
-		longest(vs), e.promptTokens(worst), max(1, e.sub.Call.Request.MinTokens))
-	f.Param = paramOf(e.sub.Call.Request)
+		"this model's maximum context length is %d tokens, but the prompt has %d and the answer needs at least %d; %s",
+		longest(vs), e.promptTokens(worst), max(1, req.MinTokens), what)
+	f.Param = param
 	return f
 }
 
-func doesNotPack(e *entry) *fault.Fault {
+func doesNotPack(e *entry, fit int) *fault.Fault {
 	f := fault.New(fault.BadInput,
-		"%d answers at once do not fit on this model's replicas even when they are idle; lower n or send fewer prompts",
-		len(e.sub.Legs))
+		"%d answers at once do not fit on this model's replicas even when they are idle: %d do; lower n or send fewer prompts",
+		len(e.sub.Legs), fit)
 	f.Param = "n"
 	return f
 }

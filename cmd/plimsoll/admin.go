@@ -22,6 +22,15 @@ func listenAdmin(address string) (*adminPort, error) {
 	return &adminPort{listener: l, server: &http.Server{ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute}}, nil
 }
 
+// loopback says whether only this machine reaches the port.
+func (a *adminPort) loopback() bool {
+	if a == nil {
+		return false
+	}
+	at, ok := a.listener.Addr().(*net.TCPAddr)
+	return ok && at.IP.IsLoopback()
+}
+
 // handle sets what the port serves; it is called once, before serve.
 func (a *adminPort) handle(h http.Handler) {
 	if a != nil {

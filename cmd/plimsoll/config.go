@@ -27,6 +27,7 @@ type Config struct {
 	Admission    string // how much of the answer is reserved: "expected" or "strict"
 	APIKeyFile   *string
 	AdminListen  *string // host:port of the operators' edge; nil: none
+	AdminKeyFile *string // keys of operators; nil: those of clients, and orders on loopback alone
 	TLSCert      *string // PEM file with the certificate and its chain; nil: clear text
 	TLSKey       *string // PEM file with its key
 

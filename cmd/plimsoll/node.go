@@ -54,7 +54,8 @@ type node struct {
 	log       *slog.Logger
 	listener  net.Listener
 	server    *ingress.Server
-	admin     *adminPort // nil: none
+	admin     *adminPort        // nil: none
+	operators map[string]string // keys of operators by name; nil: none of their own
 	system    *actors.System
 	tokenizer *tokenizer.Model
 }
@@ -74,6 +75,11 @@ func startNode(c Config, t terminal, log *slog.Logger) (*node, error) {
 		return nil, err
 	}
 	n := &node{config: c, log: log, tokenizer: model}
+	if c.AdminKeyFile != nil {
+		if n.operators, err = keysOf("--admin-key-file", *c.AdminKeyFile); err != nil {
+			return nil, errors.Join(err, model.Close())
+		}
+	}
 	// The port is taken before the replicas are asked for the model's name, so that a busy one is said at once.
 	if n.listener, err = listen(c.Listen); err != nil {
 		return nil, errors.Join(err, model.Close())
@@ -121,8 +127,12 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	if err != nil {
 		return errors.Join(err, n.system.Stop())
 	}
+	authorized, orders := n.server.Authorized, n.admin.loopback()
+	if n.operators != nil {
+		authorized, orders = ingress.Authorizer(n.operators), true
+	}
 	n.admin.handle(admin.New(admin.Deps{
-		Replicas: n.system.Replicas, Metrics: m.Handler(), Authorized: n.server.Authorized, Now: time.Now,
+		Replicas: n.system.Replicas, Metrics: m.Handler(), Authorized: authorized, Orders: orders, Now: time.Now,
 		Add:    n.adder(name, len(replicas), source, t.getenv),
 		Remove: func(name string) error { return n.system.Remove(scoring.ReplicaID(name)) },
 	}))
@@ -217,18 +227,27 @@ func edgeConfig(c Config) (ingress.Config, error) {
 		}
 		edge.TLS = &ingress.TLS{CertFile: *c.TLSCert, KeyFile: *c.TLSKey}
 	}
-	if c.APIKeyFile == nil {
-		return edge, edge.Validate()
-	}
-	f, err := os.Open(*c.APIKeyFile)
-	if err != nil {
-		return edge, fmt.Errorf("the file of --api-key-file cannot be read: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // only read from
-	if edge.APIKeys, err = ingress.ParseKeys(f); err != nil {
-		return edge, fmt.Errorf("%s: %w", *c.APIKeyFile, err)
+	if c.APIKeyFile != nil {
+		var err error
+		if edge.APIKeys, err = keysOf("--api-key-file", *c.APIKeyFile); err != nil {
+			return edge, err
+		}
 	}
 	return edge, edge.Validate()
+}
+
+// keysOf reads the keys in the file of a flag.
+func keysOf(flag, name string) (map[string]string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("the file of %s cannot be read: %w", flag, err)
+	}
+	defer f.Close() //nolint:errcheck // only read from
+	keys, err := ingress.ParseKeys(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return keys, nil
 }
 
 // systemConfig derives the actors' configuration.

@@ -38,6 +38,8 @@ func (c *Config) settings() []setting {
 		choice("admission", "reserve what an answer is expected to take or, strictly, the most it may take, by `MODE`", &c.Admission, admissions()),
 		optionalText("api-key-file", "serve only clients that show a key of `FILE`, which has a line for each, as name: key (default: no key is needed)", &c.APIKeyFile),
 		optionalText("admin-listen", "serve GET /admin/replicas and /metrics for operators on `HOST:PORT` (default: not at all)", &c.AdminListen),
+		optionalText("admin-key-file", "`FILE` of the keys that operators must show on the admin port, as --api-key-file (default: that one's keys, "+
+			"and replicas are added and removed on loopback alone)", &c.AdminKeyFile),
 		optionalText("tls-cert", "serve TLS with the certificate and its chain in the PEM `FILE` (default: clear text)", &c.TLSCert),
 		optionalText("tls-key", "read the certificate's key from the PEM `FILE`", &c.TLSKey),
 		count("max-body-bytes", "refuse request bodies of more than `N` bytes", 1, &c.BodyBytes),
