@@ -16,8 +16,8 @@ func (s *Server) chat(x *exchange) {
 		if q == nil {
 			return nil
 		}
-		p.refuse(refusalsInChats())
-		q.req.Input = stream.Input{Chat: p.conversation()}
+		p.refuse(refusalsOfChats(q.model))
+		q.req.Input = stream.Input{Chat: p.conversation(q.model.EngineRenders), ChatBody: p.body}
 		q.req.MaxTokens = p.answerTokens()
 		p.minTokens(q)
 		p.logprobs(q, "logprobs", p.chatLogprobs())
@@ -30,8 +30,8 @@ func (s *Server) chat(x *exchange) {
 }
 
 // conversation reads what the chat template is rendered from. What messages and tools must look like is the template
-// room's to say; here they only have the right JSON type.
-func (p *params) conversation() *chat.Request {
+// room's to say; here they only have the right JSON type. engine: the engine renders the chat and reads the answer.
+func (p *params) conversation(engine bool) *chat.Request {
 	if !p.has("messages") {
 		p.complain("messages", "is required")
 	}
@@ -41,7 +41,7 @@ func (p *params) conversation() *chat.Request {
 		p.complain("add_generation_prompt", "and continue_final_message exclude each other")
 	}
 	r := &chat.Request{
-		Messages: p.list("messages"), Tools: p.list("tools"), ToolChoice: p.toolChoice(), Documents: p.list("documents"),
+		Messages: p.list("messages"), Tools: p.list("tools"), ToolChoice: p.toolChoice(engine), Documents: p.list("documents"),
 		AddGenerationPrompt: &asks, ContinueFinalMessage: &carriesOn,
 		ReasoningEffort: p.text("reasoning_effort", effortBytes),
 	}
@@ -54,12 +54,14 @@ func (p *params) conversation() *chat.Request {
 	return r
 }
 
-// toolChoice reads tool_choice; a forced call can't be had.
-func (p *params) toolChoice() json.RawMessage {
+// toolChoice reads tool_choice; a forced call only an engine can have that binds the answer itself.
+func (p *params) toolChoice(engine bool) json.RawMessage {
 	raw := p.raw("tool_choice")
 	switch {
 	case raw == nil:
 		return nil
+	case engine:
+		return raw
 	case is(raw, `"none"`):
 		return raw
 	case !is(raw, `"auto"`):
@@ -108,7 +110,7 @@ func wholeChat(a *answering) openai.ChatCompletion {
 		l := &a.legs[i]
 		text := l.text.String()
 		c.Choices[i] = openai.ChatChoice{
-			Index: i, Message: openai.ChatMessage{Role: "assistant", Content: &text},
+			Index: i, Message: openai.Message{ChatMessage: openai.ChatMessage{Role: "assistant", Content: &text}, More: l.more},
 			FinishReason: l.reason, StopReason: l.stop,
 		}
 		if a.names != nil {

@@ -12,6 +12,8 @@ import (
 const (
 	FinishStop   = "stop"   // an end token or a stop string
 	FinishLength = "length" // max_tokens or the context's end
+	// FinishToolCalls is an end at which the engine read calls of tools in the answer.
+	FinishToolCalls = "tool_calls"
 )
 
 // LeastLogprob stands for a log probability that JSON can't hold (minus infinity) or that nobody gave. The API reference
@@ -32,7 +34,7 @@ type ChatCompletion struct {
 // ChatChoice is one answer to a chat.
 type ChatChoice struct {
 	Index        int           `json:"index"`
-	Message      ChatMessage   `json:"message"`
+	Message      Message       `json:"message"`
 	Logprobs     *ChatLogprobs `json:"logprobs"`
 	FinishReason string        `json:"finish_reason"`
 	StopReason   StopReason    `json:"stop_reason"`

@@ -67,6 +67,22 @@ func (c *Chunks) AppendText(dst []byte, index int, text string, logprobs []byte)
 	return append(dst, c.tail...)
 }
 
+// AppendDelta appends a chat's chunk with text, which may be empty, and what is said beside it.
+func (c *Chunks) AppendDelta(dst []byte, index int, text string, d *Delta, logprobs []byte) []byte {
+	dst = append(append(dst, c.head...), `{"index":`...)
+	dst = strconv.AppendInt(dst, int64(index), 10)
+	dst = append(dst, `,"delta":{`...)
+	if text != "" {
+		dst = AppendString(append(dst, `"content":`...), text)
+	}
+	dst = append(d.AppendMembers(dst, text == ""), `},"logprobs":`...)
+	if logprobs == nil {
+		dst = append(dst, "null"...)
+	}
+	dst = append(append(dst, logprobs...), `,"finish_reason":null}`...)
+	return append(dst, c.tail...)
+}
+
 // AppendFinish appends the chunk that ends a choice.
 func (c *Chunks) AppendFinish(dst []byte, index int, reason string, stop StopReason) []byte {
 	dst = append(append(dst, c.head...), `{"index":`...)
