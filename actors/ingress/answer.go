@@ -27,6 +27,7 @@ type leg struct {
 	opened bool            // streamed: its first chunk is out
 	text   strings.Builder // whole answers only
 	pieces []piece         // whole answers only
+	more   openai.Delta    // what is said beside text: all of it, or if streamed what the present chunk says
 	align  aligner
 	told   place // streamed: where the text of the next token begins
 	reason string
@@ -102,7 +103,12 @@ func (a *answering) whole() {
 			a.x.fail(faultOf(err))
 			return
 		}
-		text, pieces := a.take(d)
+		text, pieces, err := a.take(d)
+		if err != nil {
+			a.resp.Cancel()
+			a.x.fail(unreadable(err))
+			return
+		}
 		l := &a.legs[d.Leg]
 		l.text.WriteString(text)
 		l.pieces = append(l.pieces, pieces...)
@@ -116,11 +122,24 @@ func (a *answering) whole() {
 	}
 }
 
-// take returns what a delta adds to its leg: the text, and the tokens whose text is complete if logprobs are asked for.
-func (a *answering) take(d stream.Delta) (string, []piece) {
+// unreadable is the fault of an engine whose answer says something beside text that is no JSON object.
+func unreadable(err error) *fault.Fault {
+	return &fault.Fault{Kind: fault.EngineFailed, Message: "the engine's answer cannot be read", Err: err}
+}
+
+// take returns what a delta adds to its leg: the text, and the tokens whose text is complete if logprobs are asked for. What
+// is said beside text goes to the leg.
+func (a *answering) take(d stream.Delta) (string, []piece, error) {
 	l := &a.legs[d.Leg]
 	if len(d.Entries) > 0 {
 		a.x.tookFirstToken()
+	}
+	for i := range d.Entries {
+		if more := d.Entries[i].ChatDelta; more != nil {
+			if err := l.more.Add(more); err != nil {
+				return "", nil, err
+			}
+		}
 	}
 	text := joined(d)
 	if f := d.Finish; f != nil {
@@ -131,7 +150,7 @@ func (a *answering) take(d stream.Delta) (string, []piece) {
 		}
 	}
 	if a.names == nil {
-		return text, nil
+		return text, nil, nil
 	}
 	var pieces []piece
 	for i := range d.Entries {
@@ -140,7 +159,7 @@ func (a *answering) take(d stream.Delta) (string, []piece) {
 	if d.Finish != nil {
 		pieces = append(pieces, l.align.end(d.Finish.Text)...)
 	}
-	return text, pieces
+	return text, pieces, nil
 }
 
 // joined returns the text of a delta. A single piece, the usual case, is not copied.
@@ -173,6 +192,8 @@ func finishReason(r stream.StopReason) string {
 	switch r {
 	case stream.StopEnd:
 		return openai.FinishStop
+	case stream.StopToolCalls:
+		return openai.FinishToolCalls
 	case stream.StopLength, stream.NumStopReasons:
 	}
 	return openai.FinishLength

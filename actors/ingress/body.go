@@ -15,19 +15,19 @@ import (
 
 // object reads the body and takes it apart. What it returns holds on to the body's memory, which counts against
 // Config.BodiesBytes until the exchange ends.
-func (x *exchange) object() (openai.Object, *fault.Fault) {
+func (x *exchange) object() ([]byte, openai.Object, *fault.Fault) {
 	if f := checkMediaType(x.r.Header); f != nil {
-		return nil, f
+		return nil, nil, f
 	}
 	body, f := x.readBody()
 	if f != nil {
-		return nil, f
+		return nil, nil, f
 	}
 	o, err := openai.ParseObject(body)
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "%s", err.Error())
+		return nil, nil, fault.New(fault.BadInput, "%s", err.Error())
 	}
-	return o, nil
+	return body, o, nil
 }
 
 // checkMediaType takes JSON, and a body that does not say what it is. Content codings are not undone.

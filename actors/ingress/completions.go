@@ -13,7 +13,7 @@ func (s *Server) completions(x *exchange) {
 		if q == nil {
 			return nil
 		}
-		p.refuse(refusalsInCompletions())
+		p.refuse(append(refusals(), refusalsInCompletions()...))
 		q.req.Input = p.prompt(q.model)
 		q.req.MaxTokens = p.whole("max_tokens", 1, math.MaxInt32)
 		if q.req.MaxTokens == nil {

@@ -77,8 +77,8 @@
 //
 // Served on /v1/chat/completions:
 //
-//	messages                    required, not empty
-//	tools                       not empty; calls come back as text
+//	messages                    required, not empty; parts that are no text go to an engine that renders chats itself, if there is one
+//	tools                       not empty; calls come back as text, or as tool_calls from an engine that reads its answers itself
 //	tool_choice                 "auto" (with tools), "none"
 //	max_completion_tokens, max_tokens     at least 1; both given: equal; absent: the room left
 //	logprobs, top_logprobs      true; 0..20; where the model's engines have it
@@ -110,6 +110,9 @@
 //	thinking_token_budget, chat_template, return_token_ids (false), return_tokens_as_token_ids (false),
 //	kv_transfer_params ({}), ec_transfer_params ({}), vllm_xargs ({})
 //
+// Where every chat goes to the engine as it came (Model.EngineRenders), chats may have response_format, structured_outputs,
+// parallel_tool_calls, include_reasoning, thinking_token_budget and any tool_choice: the engine serves or refuses them.
+//
 // Refused likewise in chats, because only completions have it: prompt, best_of (1). In completions, because only chats have
 // it: messages, tools ([]), tool_choice ("none", "auto"), max_completion_tokens, top_logprobs (0), reasoning_effort,
 // chat_template_kwargs ({}), documents ([]), continue_final_message (false).
@@ -122,6 +125,12 @@
 // none and go by their name in the vocabulary. A token whose log probability is minus infinity, or that the engine gave none
 // for, has -9999. In chats a token that is no text by itself is written \xe2\x82, in text completions bytes:\xe2\x82.
 // text_offset counts code points from the start of the choice's text.
+//
+// A relayed answer, of a chat that the engine rendered, says what the engine says: members of its deltas beside content
+// (tool_calls, reasoning, ...) stand in the chunk's delta and, added up, in the message; finish_reason may be tool_calls; stop
+// strings and tokens work, stop_reason does not name them. One chunk may hold what the engine said in several.
+// usage.prompt_tokens is the engine's figure, or an estimate if the answer broke off before it. A logprob's bytes are the
+// token's part of the content: none for tokens of reasoning and calls.
 //
 // # Errors
 //

@@ -35,6 +35,8 @@ type Model struct {
 	Logprobs      bool // some replica's engine gives log probabilities
 	LogitBias     bool // some replica's engine applies logit_bias
 	MinTokens     bool // some replica's engine keeps to min_tokens
+	// EngineRenders: every chat goes to the engine as it came, so that what only the engine has may be asked for.
+	EngineRenders bool
 }
 
 // Tokenizer turns IDs back into text. It is safe for concurrent use.

@@ -136,8 +136,9 @@ type aligner struct {
 // push takes a token with the text that came with it and returns the tokens that are complete.
 func (a *aligner) push(e *stream.Entry, v *vocabulary) []piece {
 	p := piece{id: e.ID, logprob: e.Logprob}
-	if e.LostIDs > 0 {
-		p.bytes = []byte(e.Text) // the text of tokens that nobody knows is told with the one that is known
+	if e.LostIDs > 0 || e.Relayed {
+		// The text of tokens that nobody knows is told with the one that is known; that of a relayed answer is the engine's.
+		p.bytes = []byte(e.Text)
 	} else {
 		p.bytes = v.word(e.ID).bytes
 	}

@@ -16,6 +16,7 @@ import (
 // look at it once, at the end. Absent and null are the same.
 type params struct {
 	o     openai.Object
+	body  json.RawMessage // that o was read from
 	fault *fault.Fault
 }
 

@@ -41,13 +41,12 @@ type query struct {
 	stream, usage bool
 }
 
-// query reads what both kinds of request have in common.
+// query reads what both kinds of request have in common, but for what is refused.
 func (s *Server) query(x *exchange, p *params) *query {
 	m := s.namedModel(x, p)
 	if p.fault != nil {
 		return nil
 	}
-	p.refuse(refusals())
 	req := &stream.Request{
 		ID: x.id, Model: m.Name, Arrival: x.start, Tenant: x.tenant,
 		N:                 1,
@@ -317,12 +316,12 @@ func firstOf(raw json.RawMessage) json.RawMessage {
 
 // checked reads a body and hands its parameters to read; what either complains of is answered.
 func (s *Server) checked(x *exchange, read func(*params) *query) *query {
-	o, f := x.object()
+	body, o, f := x.object()
 	if f != nil {
 		x.fail(f)
 		return nil
 	}
-	p := &params{o: o}
+	p := &params{o: o, body: body}
 	q := read(p)
 	if p.fault != nil {
 		x.fail(p.fault)

@@ -1,6 +1,10 @@
 package ingress
 
-import "plimsoll/actors/fault"
+import (
+	"slices"
+
+	"plimsoll/actors/fault"
+)
 
 // refusal is a parameter that would change the answer and is not served. Values that ask for nothing are let pass.
 type refusal struct {
@@ -95,6 +99,22 @@ func ignored() []string {
 		"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_retention", "priority", "request_id",
 		"stream_interval", "spaces_between_special_tokens", "stream_options.include_obfuscation",
 	}
+}
+
+// servedByEngines lists those of refusals that an engine serves which renders a chat and reads the answer by itself: they
+// pass where every chat goes to the engine as it came.
+func servedByEngines() []string {
+	return []string{"response_format", "structured_outputs", "parallel_tool_calls", "include_reasoning", "thinking_token_budget"}
+}
+
+// refusalsOfChats are the refusals of a chat.
+func refusalsOfChats(m Model) []refusal {
+	list := refusals()
+	if m.EngineRenders {
+		served := servedByEngines()
+		list = slices.DeleteFunc(list, func(r refusal) bool { return slices.Contains(served, r.param) })
+	}
+	return append(list, refusalsInChats()...)
 }
 
 // refuse complains of what is asked for and not served.

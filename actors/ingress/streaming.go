@@ -67,7 +67,9 @@ func (s *streaming) during(window time.Duration) progress {
 		var f *fault.Fault
 		switch {
 		case err == nil:
-			s.deliver(d)
+			if !s.deliver(d) {
+				return ended
+			}
 		case errors.Is(err, io.EOF):
 			s.end()
 			return ended
@@ -97,22 +99,32 @@ func (s *streaming) open() {
 	s.x.WriteHeader(http.StatusOK)
 }
 
-// deliver sends what a delta adds to its choice.
-func (s *streaming) deliver(d stream.Delta) {
+// deliver sends what a delta adds to its choice; false: it cannot be read, and the answer has ended with an error.
+func (s *streaming) deliver(d stream.Delta) bool {
 	s.open()
 	l := &s.legs[d.Leg]
 	if !l.opened {
 		l.opened = true
 		s.add(s.chunks.AppendRole(s.chunk[:0], d.Leg))
 	}
-	text, pieces := s.take(d)
-	if text != "" || len(pieces) > 0 {
+	text, pieces, err := s.take(d)
+	if err != nil {
+		s.resp.Cancel()
+		s.broke(unreadable(err))
+		return false
+	}
+	switch {
+	case !l.more.Empty():
+		s.add(s.chunks.AppendDelta(s.chunk[:0], d.Leg, text, &l.more, s.logprobs(l, pieces)))
+		l.more = openai.Delta{}
+	case text != "" || len(pieces) > 0:
 		s.add(s.chunks.AppendText(s.chunk[:0], d.Leg, text, s.logprobs(l, pieces)))
 	}
 	if d.Finish != nil {
 		s.add(s.chunks.AppendFinish(s.chunk[:0], d.Leg, l.reason, l.stop))
 	}
 	s.send()
+	return true
 }
 
 // logprobs encodes the tokens of one chunk, nil for none.

@@ -88,7 +88,7 @@ func (p *params) tokenizeInput() stream.Input {
 			return stream.Input{Texts: []string{*text}, AddSpecial: p.flag("add_special_tokens", true)}
 		}
 	case p.has("messages"):
-		return stream.Input{Chat: p.conversation()}
+		return stream.Input{Chat: p.conversation(false)}
 	default:
 		p.complain("messages", "or prompt is required")
 	}
