@@ -149,11 +149,7 @@ func (s *System) newTicket() scoring.Ticket {
 // encode turns an input into prompts. Workers call it.
 func (m *model) encode(in stream.Input) ([]stream.Prompt, error) {
 	if in.Chat != nil {
-		text, ids, err := m.Tokenizer.Chat(*in.Chat)
-		if err != nil {
-			return nil, inputFault(err, "messages")
-		}
-		return []stream.Prompt{{Text: text, IDs: ids}}, nil
+		return m.encodeChat(in)
 	}
 	if in.Texts == nil {
 		return idsOf(in.Tokens), nil

@@ -24,6 +24,7 @@ import (
 	"plimsoll/engine"
 	"plimsoll/scoring/policy"
 	"plimsoll/tokenizer"
+	"plimsoll/tokenizer/chat"
 )
 
 // Config says what a node serves.
@@ -39,6 +40,7 @@ type Config struct {
 type Model struct {
 	Tokenizer *tokenizer.Model
 	Router    router.Config // Router.Model is the name that clients use
+	Render    Rendering
 	Replicas  []Replica
 }
 
@@ -77,6 +79,9 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("model %q is there twice", m.Router.Model))
 		}
 		names["model "+m.Router.Model] = true
+		if m.Render == RenderEngine && len(m.Replicas) > 0 && !slices.ContainsFunc(m.Replicas, rendersChats) {
+			errs = append(errs, fmt.Errorf("no engine of model %q renders chats by itself: they must be rendered here", m.Router.Model))
+		}
 		for _, r := range m.Replicas {
 			errs = append(errs, r.Config.Validate())
 			if names[string(r.Config.ID)] {
@@ -87,6 +92,8 @@ func (c Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+func rendersChats(r Replica) bool { return r.Engine.Capabilities().Chat }
 
 // System is a running node.
 type System struct {
@@ -114,6 +121,8 @@ type model struct {
 	router *actor.PID
 	stats  atomic.Pointer[router.Stats]
 	meters modelMeters
+	log    *slog.Logger
+	passed [chat.NumInabilities + 1]atomic.Bool // by reason: a chat went to the engine as it came, and the log says so
 }
 
 var _ ingress.Front = (*System)(nil)
@@ -160,6 +169,7 @@ func (s *System) newModel(i int, parts Model) *model {
 		Model:  parts,
 		router: s.actors.NewLocalPID(nodeName + "/" + routerName(i)),
 		meters: newModelMeters(s.deps.Meter, parts.Router.Model),
+		log:    s.deps.Log,
 	}
 	m.stats.Store(&router.Stats{})
 	members := make([]member, 0, len(parts.Replicas))
@@ -194,7 +204,7 @@ func (s *System) model(name string) *model {
 func (s *System) Models() []ingress.Model {
 	out := make([]ingress.Model, 0, len(s.models))
 	for _, m := range s.models {
-		im := ingress.Model{Name: m.Router.Model, Created: s.started, Tokenizer: m.Tokenizer}
+		im := ingress.Model{Name: m.Router.Model, Created: s.started, Tokenizer: m.Tokenizer, EngineRenders: m.Render == RenderEngine}
 		for _, ref := range m.fleet.refs() {
 			if snap := ref.Snapshot(); snap.Told {
 				im.ContextTokens = max(im.ContextTokens, int(snap.Load.Limits.SequenceTokens))

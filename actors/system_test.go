@@ -32,6 +32,7 @@ type fleet struct {
 	*System
 
 	engines []*live.Engine
+	meter   *meter.Meter
 }
 
 type fleetConfig struct {
@@ -39,6 +40,7 @@ type fleetConfig struct {
 	profile    sim.Config
 	speed      float64
 	adjust     func(*Config)
+	log        *slog.Logger // nil: nothing is logged
 	middleware func(kind string) actor.ReceiverMiddleware
 }
 
@@ -52,7 +54,7 @@ func startFleet(t *testing.T, fc fleetConfig) *fleet {
 	m, err := meter.New(meter.DefaultConfig())
 	require.NoError(t, err)
 
-	f := &fleet{}
+	f := &fleet{meter: m}
 	parts := Model{Tokenizer: model, Router: router.DefaultConfig(simmodel.Name)}
 	for i := range fc.replicas {
 		cfg := live.DefaultConfig()
@@ -70,7 +72,10 @@ func startFleet(t *testing.T, fc fleetConfig) *fleet {
 	if fc.adjust != nil {
 		fc.adjust(&cfg)
 	}
-	log := slog.New(slog.DiscardHandler)
+	log := fc.log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	f.System, err = Start(cfg, Deps{Log: log, Meter: m, Seed: 1, Boot: 1, Middleware: fc.middleware})
 	require.NoError(t, err)
 	t.Cleanup(func() {

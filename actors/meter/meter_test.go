@@ -70,6 +70,7 @@ func reportAll(m *Meter) {
 	t := m.Tokenizer("sim")
 	t.Encoded(3*time.Millisecond, 48)
 	t.Refused(fault.BadInput)
+	t.PassedOn("media")
 	t.Queue(1, 2000)
 
 	f := m.Feed("sim-0")

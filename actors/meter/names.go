@@ -66,6 +66,7 @@ var (
 	tokenizerTokens   = metric{"plimsoll_tokenizer_tokens_total", "Tokens encoded.", []string{labelModel}}
 	tokenizerQueued   = metric{"plimsoll_tokenizer_queued_requests", "Requests that wait for a tokenizer worker.", []string{labelModel}}
 	tokenizerBytes    = metric{"plimsoll_tokenizer_queued_bytes", "Bytes of the requests that wait for a tokenizer worker.", []string{labelModel}}
+	tokenizerPassed   = metric{"plimsoll_tokenizer_passed_on_total", "Chats that went to the engine as they came: not rendered here, by reason (media, template, limit, no_template, setting).", []string{labelModel, labelReason}}
 	tokenizerRefusals = metric{"plimsoll_tokenizer_refusals_total", "Requests that could not be turned into tokens, by kind of error.", []string{labelModel, labelKind}}
 
 	feedEvents    = metric{"plimsoll_kvfeed_events_total", "KV cache events applied, by kind.", []string{labelReplica, labelEvent}}

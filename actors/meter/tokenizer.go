@@ -11,6 +11,7 @@ import (
 type tokenizerMetrics struct {
 	seconds          *prometheus.HistogramVec
 	tokens, refusals *prometheus.CounterVec
+	passed           *prometheus.CounterVec
 	queued, bytes    *prometheus.GaugeVec
 }
 
@@ -19,6 +20,7 @@ func newTokenizerMetrics(b builder) tokenizerMetrics {
 		seconds:  b.histogram(tokenizerSeconds, prometheus.ExponentialBuckets(1e-5, 4, 10)),
 		tokens:   b.counter(tokenizerTokens),
 		refusals: b.counter(tokenizerRefusals),
+		passed:   b.counter(tokenizerPassed),
 		queued:   b.gauge(tokenizerQueued),
 		bytes:    b.gauge(tokenizerBytes),
 	}
@@ -30,6 +32,7 @@ type Tokenizer struct {
 	seconds       prometheus.Observer
 	tokens        prometheus.Counter
 	refusals      *prometheus.CounterVec
+	passed        *prometheus.CounterVec
 	queued, bytes prometheus.Gauge
 }
 
@@ -44,6 +47,7 @@ func (m *Meter) Tokenizer(model string) *Tokenizer {
 		seconds:  m.tokenizer.seconds.WithLabelValues(model),
 		tokens:   m.tokenizer.tokens.WithLabelValues(model),
 		refusals: m.tokenizer.refusals,
+		passed:   m.tokenizer.passed,
 		queued:   m.tokenizer.queued.WithLabelValues(model),
 		bytes:    m.tokenizer.bytes.WithLabelValues(model),
 	}
@@ -54,6 +58,13 @@ func (t *Tokenizer) Encoded(took time.Duration, tokens int) {
 	if t != nil {
 		t.seconds.Observe(took.Seconds())
 		t.tokens.Add(float64(tokens))
+	}
+}
+
+// PassedOn counts a chat that goes to the engine as it came; reason is a constant of the caller's.
+func (t *Tokenizer) PassedOn(reason string) {
+	if t != nil {
+		t.passed.WithLabelValues(t.model, reason).Inc()
 	}
 }
 
