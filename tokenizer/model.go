@@ -25,12 +25,14 @@ func (noTemplateError) Unwrap() error { return chat.ErrNoTemplate }
 type Model struct {
 	*hf.Tokenizer
 
-	renderer *chat.Renderer // nil: no chat template
+	renderer *chat.Renderer // nil: no chat template, or a broken one
+	broken   error          // of a template that does not compile
 	ends     []uint32
 	now      func() time.Time
 }
 
-// Load reads a model's folder. dir names it in errors, which say the file and the place; now is the clock that templates
+// Load reads a model's folder. A chat template that does not compile is no error of Load's, since text can be completed
+// without: [Model.TemplateError] tells of it. dir names it in errors, which say the file and the place; now is the clock that templates
 // may ask for the date.
 func Load(fsys fs.FS, dir string, now func() time.Time) (*Model, error) {
 	tok, err := hf.LoadDir(fsys, dir)
@@ -49,9 +51,13 @@ func (m *Model) load(fsys fs.FS, dir string) error {
 	if m.ends, err = m.Tokenizer.EndTokens(fsys, dir); err != nil {
 		return err
 	}
+	var syntax *jinja.SyntaxError
 	source, err := chat.Load(fsys, jinja.DefaultLimits())
 	switch {
 	case errors.Is(err, chat.ErrNoTemplate):
+		return nil
+	case errors.As(err, &syntax):
+		m.broken = fmt.Errorf("%s: %w", dir, err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("%s: %w", dir, err)
@@ -65,9 +71,16 @@ func (m *Model) load(fsys fs.FS, dir string) error {
 // Ends are the IDs that end an answer, sorted.
 func (m *Model) Ends() []uint32 { return slices.Clone(m.ends) }
 
-// Render turns a chat request into the prompt's text. It fails with ErrNoTemplate, or a [*chat.BadInput].
+// TemplateError says why the chat template does not compile: the file, the line and what is wrong. nil if it does, or if
+// there is none.
+func (m *Model) TemplateError() error { return m.broken }
+
+// Render turns a chat request into the prompt's text. It fails with ErrNoTemplate, the TemplateError, or a [*chat.BadInput].
 func (m *Model) Render(req chat.Request) (string, error) {
-	if m.renderer == nil {
+	switch {
+	case m.broken != nil:
+		return "", m.broken
+	case m.renderer == nil:
 		return "", ErrNoTemplate
 	}
 	return m.renderer.Render(req, m.now)

@@ -3,6 +3,7 @@ package tokenizer_test
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -156,10 +157,6 @@ func TestBadFoldersAreNamed(t *testing.T) {
 			fstest.MapFS{"tokenizer.json": {Data: tok}, "tokenizer_config.json": {Data: []byte("{\n\"a\": ,}")}},
 			[]string{"some/dir", "tokenizer_config.json"},
 		},
-		"template with an open block": {
-			fstest.MapFS{"tokenizer.json": {Data: tok}, "chat_template.jinja": {Data: []byte("a\n{% if x %}")}},
-			[]string{"some/dir", "chat_template.jinja", "2"},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := tokenizer.Load(tc.files, "some/dir", fixedClock)
@@ -169,6 +166,27 @@ func TestBadFoldersAreNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestModelWithABrokenTemplateCompletesText: its chats are for engines that render by themselves.
+func TestModelWithABrokenTemplateCompletesText(t *testing.T) {
+	tok, err := fs.ReadFile(simmodel.FS(), "tokenizer.json")
+	require.NoError(t, err)
+	files := fstest.MapFS{"tokenizer.json": {Data: tok}, "chat_template.jinja": {Data: []byte("a\n{% if x %}")}}
+	m, err := tokenizer.Load(files, "some/dir", fixedClock)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, m.Close()) }()
+	for _, word := range []string{"some/dir", "chat_template.jinja", "2"} {
+		require.ErrorContains(t, m.TemplateError(), word)
+	}
+	_, _, err = m.Chat(chat.Request{Messages: []byte(`[{"role":"user","content":"x"}]`)})
+	require.ErrorIs(t, err, m.TemplateError())
+	why, ok := chat.CannotRender(err)
+	require.True(t, ok)
+	require.Equal(t, chat.TemplateFault, why)
+	ids, err := m.Encode("text", true)
+	require.NoError(t, err)
+	require.NotEmpty(t, ids)
 }
 
 func TestModelWithoutTemplateCompletesText(t *testing.T) {

@@ -13,8 +13,8 @@ type Inability uint8
 const (
 	// Media is a message that holds something else than text (images, audio, files).
 	Media Inability = iota
-	// TemplateFault is a template that broke off in the midst of a render, other than by raise_exception. It may be ours or the
-	// request's; the engine's own rendering tells.
+	// TemplateFault is a template that does not compile here, or that broke off in the midst of a render, other than by
+	// raise_exception. It may be our fault or the request's; the engine's own rendering tells.
 	TemplateFault
 	// Limit is a render that passed a limit of our template engine. The engine may not have it.
 	Limit
@@ -48,6 +48,7 @@ var errMedia = errors.New("a part that is no text")
 // fault of the machine.
 func CannotRender(err error) (why Inability, ok bool) {
 	var failed *jinja.Error
+	var syntax *jinja.SyntaxError
 	switch {
 	case errors.Is(err, errMedia):
 		return Media, true
@@ -55,7 +56,7 @@ func CannotRender(err error) (why Inability, ok bool) {
 		return NoTemplate, true
 	case errors.Is(err, jinja.ErrLimit):
 		return Limit, true
-	case errors.As(err, &failed) && failed.Kind != jinja.KindTemplate:
+	case errors.As(err, &syntax), errors.As(err, &failed) && failed.Kind != jinja.KindTemplate:
 		return TemplateFault, true
 	}
 	return 0, false
