@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"plimsoll/actors"
 	"plimsoll/actors/ingress"
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
@@ -23,6 +24,7 @@ type Config struct {
 	Model *string
 	// TokenizerDir holds the model's tokenizer.json and chat template; nil: the embedded model's.
 	TokenizerDir *string
+	Render       string // who renders chats: "local" or "engine"
 	Policy       string // how a replica is chosen
 	Admission    string // how much of the answer is reserved: "expected" or "strict"
 	APIKeyFile   *string
@@ -55,6 +57,7 @@ func DefaultConfig() Config {
 	edge, route, streams := ingress.DefaultConfig(), router.DefaultConfig(simmodel.Name), stream.DefaultConfig()
 	return Config{
 		Listen:           "127.0.0.1:8080",
+		Render:           actors.RenderLocal.String(),
 		Policy:           route.Policy,
 		Admission:        route.Admission.String(),
 		QueueTimeout:     route.QueueTimeout,

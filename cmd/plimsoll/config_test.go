@@ -148,6 +148,7 @@ func TestPrintedConfigurationsComeBack(t *testing.T) {
 		config.Model = rapid.Ptr(word, true).Draw(t, "model")
 		config.TokenizerDir = rapid.Ptr(word, true).Draw(t, "tokenizer")
 		config.APIKeyFile = rapid.Ptr(word, true).Draw(t, "api-key-file")
+		config.Render = rapid.SampledFrom([]string{"local", "engine"}).Draw(t, "render")
 		config.Admission = rapid.SampledFrom([]string{"expected", "strict"}).Draw(t, "admission")
 		config.QueueTimeout = time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "queue-timeout"))
 		config.QueueRequests = rapid.IntRange(1, 1<<40).Draw(t, "queue-requests")

@@ -70,7 +70,7 @@ func startNode(c Config, t terminal, log *slog.Logger) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	model, err := tokenizer.Load(files, folder, time.Now)
+	model, err := loadModel(files, folder, c.Render == actors.RenderLocal.String())
 	if err != nil {
 		return nil, err
 	}
@@ -200,6 +200,17 @@ func modelFolder(c Config) (files fs.FS, name string, err error) {
 	return os.DirFS(*c.TokenizerDir), *c.TokenizerDir, checkFolder(*c.TokenizerDir)
 }
 
+// loadModel loads a model's folder. renders: its chats are rendered here, so that its template must compile.
+func loadModel(files fs.FS, folder string, renders bool) (*tokenizer.Model, error) {
+	model, err := tokenizer.Load(files, folder, time.Now)
+	if err != nil || !renders || model.TemplateError() == nil {
+		return model, err
+	}
+	return nil, errors.Join(
+		fmt.Errorf("the chat template cannot be used; with --render engine the engines render chats instead, if they can (vllm): %w",
+			model.TemplateError()), model.Close())
+}
+
 // simText returns what simulated replicas say; nil where there are none.
 func simText(specs []ReplicaSpec, model *tokenizer.Model) (sim.TokenSource, error) {
 	for _, spec := range specs {
@@ -264,7 +275,11 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 		most := scoring.Tokens(*c.PromptTokens)
 		route.PromptTokensMax = &most
 	}
-	served := actors.Model{Tokenizer: model, Router: route}
+	render, err := actors.ParseRendering(c.Render)
+	if err != nil {
+		return actors.Config{}, err
+	}
+	served := actors.Model{Tokenizer: model, Router: route, Render: render}
 	for _, r := range replicas {
 		served.Replicas = append(served.Replicas, r.parts(name))
 	}

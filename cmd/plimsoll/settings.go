@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"plimsoll/actors"
 	"plimsoll/actors/router"
 	"plimsoll/scoring/policy"
 )
@@ -34,6 +35,7 @@ func (c *Config) settings() []setting {
 			"Options follow it: ,name=NAME ,capacity-tokens=N ,slots=N ,api-key-env=VARIABLE; for vllm also ,model=NAME ,api=ROUTE ,rank=N", &c.Replicas),
 		optionalText("model", "serve the model as `NAME` (default: what the engines call it)", &c.Model),
 		optionalText("tokenizer", "read the model's tokenizer.json and chat template from `DIR` (default: the embedded model's)", &c.TokenizerDir),
+		choice("render", "turn chats into prompts here or, for models whose engine renders by code, leave all of them to the engine, by `WHO`", &c.Render, renderings()),
 		choice("policy", "choose replicas by `POLICY`", &c.Policy, policy.Names()),
 		choice("admission", "reserve what an answer is expected to take or, strictly, the most it may take, by `MODE`", &c.Admission, admissions()),
 		optionalText("api-key-file", "serve only clients that show a key of `FILE`, which has a line for each, as name: key (default: no key is needed)", &c.APIKeyFile),
@@ -61,6 +63,15 @@ func (c *Config) settings() []setting {
 		choice("log-level", "log what is of this `LEVEL` or above", &c.LogLevel, []string{"debug", "info", "warn", "error"}),
 		choice("log-format", "write the log's lines in this `FORM`", &c.LogFormat, []string{"text", "json"}),
 	}
+}
+
+// renderings lists who may render chats.
+func renderings() []string {
+	words := make([]string, 0, actors.NumRenderings)
+	for r := range actors.NumRenderings {
+		words = append(words, r.String())
+	}
+	return words
 }
 
 // admissions lists the modes of admission.

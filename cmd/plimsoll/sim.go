@@ -164,7 +164,7 @@ func simulate(c simConfig, t terminal, signals <-chan os.Signal) error {
 	if err != nil {
 		return err
 	}
-	model, err := tokenizer.Load(files, folder, time.Now)
+	model, err := loadModel(files, folder, true)
 	if err != nil {
 		return err
 	}
