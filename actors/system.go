@@ -200,6 +200,29 @@ func (s *System) model(name string) *model {
 	return nil
 }
 
+// resolve finds a served model by its name, or by that of a LoRA adapter that one of its engines has.
+func (s *System) resolve(name string) (m *model, lora string) {
+	if m := s.model(name); m != nil {
+		return m, ""
+	}
+	for _, m := range s.models {
+		if slices.Contains(m.adapters(), name) {
+			return m, name
+		}
+	}
+	return nil, ""
+}
+
+// adapters lists the LoRA adapters that engines of the model have, sorted.
+func (m *model) adapters() []string {
+	var names []string
+	for _, ref := range m.fleet.refs() {
+		names = append(names, ref.Snapshot().Adapters...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // Models implements ingress.Front.
 func (s *System) Models() []ingress.Model {
 	out := make([]ingress.Model, 0, len(s.models))
@@ -214,6 +237,13 @@ func (s *System) Models() []ingress.Model {
 			im.MinTokens = im.MinTokens || ref.Capabilities.MinTokens
 		}
 		out = append(out, im)
+		for _, adapter := range m.adapters() {
+			if named, lora := s.resolve(adapter); named == m && lora != "" { // else the name is another's
+				of := im
+				of.Name, of.Parent = adapter, im.Name
+				out = append(out, of)
+			}
+		}
 	}
 	slices.SortFunc(out, func(a, b ingress.Model) int { return strings.Compare(a.Name, b.Name) })
 	return out
@@ -221,7 +251,8 @@ func (s *System) Models() []ingress.Model {
 
 // Submit implements ingress.Front.
 func (s *System) Submit(req *stream.Request) *stream.Response {
-	m := s.model(req.Model)
+	m, lora := s.resolve(req.Model)
+	req.LoRA = lora
 	if s.closing.Load() || m == nil {
 		f := fault.New(fault.ShuttingDown, "this node is shutting down; try again")
 		if m == nil {
@@ -241,7 +272,7 @@ func (s *System) Submit(req *stream.Request) *stream.Response {
 
 // Tokenize implements ingress.Front.
 func (s *System) Tokenize(ctx context.Context, name string, in stream.Input) ([]ingress.Encoded, error) {
-	m := s.model(name)
+	m, _ := s.resolve(name)
 	if m == nil {
 		return nil, fault.New(fault.ModelNotFound, "the model %q does not exist", name)
 	}

@@ -29,6 +29,7 @@ type Encoded struct {
 // Model is one served model.
 type Model struct {
 	Name          string
+	Parent        string    // the model that this LoRA adapter belongs to; "" of a model itself
 	Created       time.Time // when this node began to serve it
 	ContextTokens int       // longest prompt plus answer that a configured replica takes; 0 before any has told
 	Tokenizer     Tokenizer

@@ -1,6 +1,8 @@
 package ingress
 
 import (
+	"slices"
+
 	"plimsoll/actors/fault"
 	"plimsoll/engine/openai"
 )
@@ -36,10 +38,12 @@ func (s *Server) model(x *exchange) {
 	x.json(200, wireModel(m))
 }
 
-// lookUp returns a model by its name. Without a name it is the one that is served, if there is only one.
+// lookUp returns a model by its name. Without a name it is the one that is served, if there is only
+// one; adapters do not count.
 func (s *Server) lookUp(name *string) (Model, *fault.Fault) {
 	served := s.deps.Front.Models()
 	if name == nil {
+		served = slices.DeleteFunc(slices.Clone(served), func(m Model) bool { return m.Parent != "" })
 		if len(served) == 1 {
 			return served[0], nil
 		}

@@ -60,6 +60,7 @@ type machine struct {
 	limits      scoring.Limits
 	ledger      *ledger.Ledger
 	engineModel string
+	adapters    []string
 	engineLoad  engine.Load
 	lastError   string
 
@@ -86,7 +87,7 @@ func newMachine(now time.Time, cfg Config, caps engine.Capabilities, l life, awa
 	m := &machine{
 		cfg: cfg, caps: caps, epoch: old.Epoch, life: l, since: now, ledger: ledger.New(scoring.Limits{}),
 		state: old.State, told: old.Told, limits: old.Load.Limits, coolingUntil: old.CoolingUntil,
-		engineModel: old.EngineModel, engineLoad: old.EngineLoad, lastError: old.LastError,
+		engineModel: old.EngineModel, adapters: old.Adapters, engineLoad: old.EngineLoad, lastError: old.LastError,
 	}
 	if m.told {
 		m.ledger.SetLimits(m.limits)
@@ -368,6 +369,6 @@ func (m *machine) snapshot() *Snapshot {
 	return &Snapshot{
 		ID: m.cfg.ID, Epoch: m.epoch, Incarnation: m.life.incarnation, State: m.state, Recovering: m.recovering,
 		Told: m.told, Load: m.ledger.Load(), CoolingUntil: m.coolingUntil, EngineModel: m.engineModel,
-		EngineLoad: m.engineLoad, LastError: m.lastError, Since: m.since,
+		Adapters: m.adapters, EngineLoad: m.engineLoad, LastError: m.lastError, Since: m.since,
 	}
 }

@@ -12,7 +12,7 @@ import (
 func (m *machine) probed(now time.Time, p Probed) {
 	s := p.Status
 	m.failedProbes = 0
-	m.engineModel, m.engineLoad = s.Model, s.Load
+	m.engineModel, m.adapters, m.engineLoad = s.Model, s.Adapters, s.Load
 	limits := m.limitsOf(s)
 	if limits.KVBlocks < 1 {
 		m.unusable(now, "the engine does not tell how much its cache holds, and no capacity-tokens are set")

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,9 +25,19 @@ type Snapshot struct {
 	Load         ledger.Load
 	CoolingUntil time.Time // after a shed; zero time if never
 	EngineModel  string
+	Adapters     []string // LoRA adapters that the engine has, sorted
 	EngineLoad   engine.Load
 	LastError    string
 	Since        time.Time // when State was entered
+}
+
+// Has says whether the engine has a LoRA adapter. "" is the base model, which it always has.
+func (s *Snapshot) Has(lora string) bool {
+	if lora == "" {
+		return true
+	}
+	_, found := slices.BinarySearch(s.Adapters, lora)
+	return found
 }
 
 // Place is a replica's slot in a prefix index.

@@ -85,7 +85,7 @@ func (e *entry) keysFor(model string, prompt int, blockTokens scoring.Tokens) []
 	}
 	keys := &e.keys[at].byPrompt[prompt]
 	if *keys == nil {
-		ns := prefix.Namespace{Model: model, Salt: e.sub.Call.Request.CacheSalt}
+		ns := prefix.Namespace{Model: model, LoRA: e.sub.Call.Request.LoRA, Salt: e.sub.Call.Request.CacheSalt}
 		ids := e.sub.Prompts[prompt].IDs
 		*keys = prefix.AppendKeys(make([]prefix.Key, 0, len(ids)/int(blockTokens)), ns.Seed(), ids, int(blockTokens))
 	}

@@ -101,7 +101,7 @@ type layout struct {
 func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, chosen []*asked) layout {
 	s := &m.scratch
 	s.candidates, s.claims = slices.Grow(s.candidates[:0], len(vs))[:len(vs)], slices.Grow(s.claims[:0], len(vs))[:len(vs)]
-	used := 0 // of s.matches
+	used, lora := 0, e.sub.Call.Request.LoRA // used of s.matches
 	l := layout{plan: m.plan(e, a, vs), candidates: s.candidates, claims: s.claims, least: -1}
 	for i := range vs {
 		v := &vs[i]
@@ -130,7 +130,7 @@ func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, c
 		}
 		s.candidates[i] = policy.Candidate{
 			ID: v.ref.ID, Incarnation: v.snap.Incarnation, State: stateOf(v.snap.State), Void: v.snap.Recovering,
-			LimitsUnknown: !v.snap.Told, LacksChat: raw && !v.ref.Capabilities.Chat, Load: v.snap.Load,
+			LimitsUnknown: !v.snap.Told, LacksChat: raw && !v.ref.Capabilities.Chat, LacksLoRA: !v.snap.Has(lora), Load: v.snap.Load,
 			PendingRequests: b.requests, PendingBlocks: b.blocks, PendingSeats: b.seats, PendingPrefillTokens: b.prefill,
 			OverlapTokens: plan.OverlapTokens, NeedBlocks: policy.NeedBlocks(s.claims[i], rides),
 			Rates: m.learner.Rates(v.ref.ID),
@@ -184,7 +184,7 @@ func (m *machine) demand(e *entry, a stream.Ask, plan ledger.Plan) policy.Demand
 	m.scratch.excluded = excluded
 	return policy.Demand{
 		PromptTokens: plan.PromptTokens, OutputTokens: plan.OutputTokens,
-		MinSequenceTokens: e.leastSequence(a), Arrival: e.sub.Arrival, Seats: 1, Excluded: excluded,
+		MinSequenceTokens: e.leastSequence(a), Arrival: e.sub.Arrival, Seats: 1, LoRA: e.sub.Call.Request.LoRA, Excluded: excluded,
 	}
 }
 

@@ -235,7 +235,7 @@ func (m *machine) request(l *legState, p Placement) engine.Request {
 		return engine.Request{
 			ID: p.Claim.Ticket.String(), Model: p.EngineModel, ChatBody: m.req.Input.ChatBody,
 			MaxTokens: p.MaxTokens, MinTokens: m.req.MinTokens, Sampling: sampling, IgnoreEOS: m.req.IgnoreEOS,
-			TopLogprobs: m.req.TopLogprobs, CacheSalt: m.req.CacheSalt,
+			TopLogprobs: m.req.TopLogprobs, CacheSalt: m.req.CacheSalt, LoRA: m.req.LoRA,
 		}
 	}
 	ends := m.req.StopTokenIDs // the client's own end the answer in any case
@@ -246,7 +246,7 @@ func (m *machine) request(l *legState, p Placement) engine.Request {
 		ID: p.Claim.Ticket.String(), Model: p.EngineModel, PromptTokens: m.prompts[l.prompt].IDs,
 		MaxTokens: p.MaxTokens, MinTokens: m.req.MinTokens, Sampling: sampling,
 		EndTokens: ends, IgnoreEOS: m.req.IgnoreEOS,
-		TopLogprobs: m.req.TopLogprobs, CacheSalt: m.req.CacheSalt,
+		TopLogprobs: m.req.TopLogprobs, CacheSalt: m.req.CacheSalt, LoRA: m.req.LoRA,
 	}
 }
 

@@ -170,7 +170,7 @@ func (m *machine) milestones(at time.Time, a *attempt) {
 			Replica: p.Ref.ID, PrefillTokens: p.Claim.PrefillTokens, HitTokens: hit, Took: at.Sub(a.began),
 		}})
 		if !p.Ref.Capabilities.KVEvents {
-			m.emit(toReplica{p.Ref, replica.Learned{Salt: m.req.CacheSalt, Tokens: m.prompts[a.leg.prompt].IDs}})
+			m.emit(toReplica{p.Ref, replica.Learned{LoRA: m.req.LoRA, Salt: m.req.CacheSalt, Tokens: m.prompts[a.leg.prompt].IDs}})
 		}
 		return
 	}
@@ -211,7 +211,7 @@ func (m *machine) account(a *attempt, sound bool) {
 	m.emit(toRouter{Finished{Replica: ref.ID, Ticket: ticket, Produced: scoring.Tokens(a.produced)}})
 	if sound && !ref.Capabilities.KVEvents && !m.raw(a.leg) {
 		ids := slices.Concat(m.prompts[a.leg.prompt].IDs, a.leg.ids)
-		m.emit(toReplica{ref, replica.Learned{Salt: m.req.CacheSalt, Tokens: ids}})
+		m.emit(toReplica{ref, replica.Learned{LoRA: m.req.LoRA, Salt: m.req.CacheSalt, Tokens: ids}})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	"plimsoll/engine"
@@ -75,10 +76,10 @@ func (e *Engine) Probe(ctx context.Context) (engine.Status, error) {
 		return engine.Status{}, down()
 	}
 	cfg, load := e.cfg.Sim, p.status // copies: what a probe is given is its own
-	blocks, limit := cfg.UsableBlocks(), cfg.SequenceTokens()
+	blocks, limit, adapters := cfg.UsableBlocks(), cfg.SequenceTokens(), slices.Sorted(slices.Values(cfg.Adapters))
 	return engine.Status{
 		Model: cfg.Model, Version: Version, Incarnation: p.incarnation,
-		BlockTokens: &cfg.BlockTokens, KVBlocks: &blocks, Seats: &cfg.Seats, SequenceTokens: &limit,
+		BlockTokens: &cfg.BlockTokens, KVBlocks: &blocks, Seats: &cfg.Seats, SequenceTokens: &limit, Adapters: adapters,
 		Load: engine.Load{
 			RunningSequences: &load.Running, WaitingSequences: &load.Waiting,
 			UsedBlocks: &load.UsedBlocks, Steps: &load.Steps,

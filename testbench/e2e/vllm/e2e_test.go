@@ -243,6 +243,13 @@ func (f *fleet) adapter(t *testing.T) {
 	require.Equal(t, engine.Operator, engine.KindOf(err), "the route is off by default: %v", err)
 }
 
+// completion is what is read of a whole answer.
+type completion struct {
+	Choices []struct {
+		Text string `json:"text"`
+	} `json:"choices"`
+}
+
 func (f *fleet) lora(t *testing.T) {
 	zero := 0.0
 	req := engine.Request{ID: "lora", PromptTokens: prompt(40), MaxTokens: 16, IgnoreEOS: true, Sampling: engine.Sampling{Temperature: &zero}}
@@ -260,6 +267,21 @@ func (f *fleet) lora(t *testing.T) {
 	}
 	require.NotEqual(t, answers[""], answers["lora-a"])
 	require.NotEqual(t, answers["lora-b"], answers["lora-a"])
+	for name, ids := range answers { // by the model's name, through Plimsoll
+		body := map[string]any{"model": model, "prompt": req.PromptTokens, "max_tokens": 16, "ignore_eos": true, "temperature": 0}
+		if name != "" {
+			body["model"] = name
+		}
+		ours := rig.As[completion](t, rig.Exchange(t, http.MethodPost, f.url+"/v1/completions", body))
+		engines := rig.As[completion](t, rig.Exchange(t, http.MethodPost, f.a.url+"/v1/completions", body))
+		require.Equal(t, engines.Choices[0].Text, ours.Choices[0].Text, "%q gives %v", name, ids)
+	}
+	listed := string(rig.Exchange(t, http.MethodGet, f.url+"/v1/models", nil))
+	for _, name := range []string{model, "lora-a", "lora-b"} {
+		require.Contains(t, listed, `"`+name+`"`)
+	}
+	code, text := rig.Send(t, http.MethodPost, f.url+"/v1/completions", map[string]any{"model": "lora-z", "prompt": "x"})
+	require.Equal(t, http.StatusNotFound, code, "%s", text)
 	req.LoRA = "lora-z"
 	_, err := generate(t.Context(), openAdapter(t, f.a, vllm.APICompletions), req)
 	require.Equal(t, engine.Operator, engine.KindOf(err), "%v", err)
