@@ -22,6 +22,8 @@
 //     stream's end, or EndTimeout.
 //   - token_ids of a frame and its text do not belong together (hold-back of stop strings and of incomplete characters);
 //     only token_ids are read. A frame may carry several. Stop strings are Plimsoll's own and are not sent.
+//   - In a chat text and deltas are the server's, and frames may say something without an ID (what a parser held back): each is
+//     told as one token without an ID, which does not count against max_tokens.
 //   - max_tokens defaults to 16 and is clamped silently to the context: it is always sent.
 //   - A body's request_id loses to the header X-Request-Id: the header is what is sent.
 //   - 401 bodies are {"error":"Unauthorized"}, unknown routes {"detail":".."}, older servers' errors flat.

@@ -36,6 +36,7 @@ type decoder struct {
 	chat        bool
 
 	produced int           // tokens told or held
+	nameless int           // frames of a chat that say something without IDs, told or held as a token each
 	held     *engine.Event // the frame with the finish, until the usage came
 }
 
@@ -61,9 +62,9 @@ func (d *decoder) Frame(data []byte) (ev engine.Event, tell bool, err error) {
 	}
 	switch {
 	case wire.IsError(f.Error):
-		return d.fail(wire.FrameFailure(f.Error, d.produced > 0))
+		return d.fail(wire.FrameFailure(f.Error, d.produced+d.nameless > 0))
 	case f.Object == "error": // as older servers wrote it
-		return d.fail(wire.FrameFailure(data, d.produced > 0))
+		return d.fail(wire.FrameFailure(data, d.produced+d.nameless > 0))
 	case len(f.Choices) == 0:
 		return d.usage(&f)
 	case len(f.Choices) > 1 || f.Choices[0].Index != 0:
@@ -103,6 +104,10 @@ func (d *decoder) usage(f *frame) (ev engine.Event, tell bool, err error) {
 	return *d.held, true, nil
 }
 
+// namelessMore is how many frames without IDs a chat may have beyond max_tokens: parsers of reasoning and tool calls send
+// what they held back in frames of their own, which are no tokens.
+const namelessMore = 16
+
 // choice takes a frame of the answer.
 func (d *decoder) choice(c *choice) (ev engine.Event, tell bool, err error) {
 	if d.chat {
@@ -113,9 +118,13 @@ func (d *decoder) choice(c *choice) (ev engine.Event, tell bool, err error) {
 	if err != nil {
 		return engine.Event{}, false, err
 	}
-	d.produced += len(ev.Tokens)
-	if d.produced > d.maxTokens {
-		return d.broken("%d tokens where at most %d were asked for", d.produced, d.maxTokens)
+	if n := len(ev.Tokens); d.chat && n == 1 && ev.Tokens[0].ID == engine.NoTokenID {
+		d.nameless++
+	} else {
+		d.produced += n
+	}
+	if d.produced > d.maxTokens || d.nameless > d.maxTokens+namelessMore {
+		return d.broken("%d tokens where at most %d were asked for", d.produced+d.nameless, d.maxTokens)
 	}
 	if c.FinishReason == nil {
 		return ev, len(ev.Tokens) > 0, nil

@@ -106,6 +106,24 @@ func TestAChatSaysHowLongItsPromptIs(t *testing.T) {
 	}
 }
 
+// TestWhatAParserHeldBackIsNoToken: it may come when all tokens have come.
+func TestWhatAParserHeldBackIsNoToken(t *testing.T) {
+	d := decoder{maxTokens: 1, chat: true}
+	_, tell, err := d.Frame([]byte(`{"choices":[{"index":0,"delta":{"content":"hi"},"token_ids":[6]}]}`))
+	require.NoError(t, err)
+	require.True(t, tell)
+	ev, tell, err := d.Frame([]byte(`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0}]},"token_ids":[]}]}`))
+	require.NoError(t, err)
+	require.True(t, tell)
+	require.Equal(t, uint32(engine.NoTokenID), ev.Tokens[0].ID)
+	for range namelessMore {
+		_, _, err = d.Frame([]byte(`{"choices":[{"index":0,"delta":{"content":"x"}}]}`))
+		require.NoError(t, err)
+	}
+	_, _, err = d.Frame([]byte(`{"choices":[{"index":0,"delta":{"content":"x"}}]}`))
+	require.ErrorContains(t, err, "at most 1", "but not for ever")
+}
+
 func TestLogprobsOfImpossibleOrOtherTokens(t *testing.T) {
 	req := enginetest.Request(8)
 	req.TopLogprobs = ptr(3)
@@ -129,7 +147,14 @@ func FuzzStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, maxTokens int, chat bool) {
 		d := &decoder{maxTokens: max(1, maxTokens), topLogprobs: ptr(2), chat: chat}
 		h := enginetest.Decode(t, d, body)
-		require.LessOrEqual(t, len(h.Tokens), d.maxTokens)
+		named := 0
+		for _, id := range h.IDs() {
+			if id != engine.NoTokenID {
+				named++
+			}
+		}
+		require.LessOrEqual(t, named, d.maxTokens)
+		require.LessOrEqual(t, len(h.Tokens)-named, d.maxTokens+namelessMore)
 		for _, cached := range h.Cached {
 			require.GreaterOrEqual(t, cached, 0)
 		}
