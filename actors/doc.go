@@ -19,6 +19,15 @@
 //	register of live requests     stream.Live                  its methods
 //	tokenization slots of a node  router.Gate                  its methods
 //
+// # Who renders
+//
+// A chat becomes token IDs here (Rendering). What cannot be rendered here goes raw: its body to the engine's own chat endpoint,
+// booked with an estimated length, without keys, overlap or speculation, and only to replicas whose engine has
+// Capabilities.Chat. Its answer is relayed as the engine reads it. What the client must change is refused all the same.
+//
+//	chat ──render──▶ IDs ─────────────────────────▶ router ──▶ engine: IDs in, IDs out; text, stops, ends are ours
+//	           └─ chat.CannotRender, RenderEngine ─▶ router ──▶ engine: body in; text, deltas, finish are its own
+//
 // # Start and end
 //
 // Start spawns node, which spawns the rest; replicas connect by themselves. Drain refuses new requests and waits for the

@@ -18,6 +18,9 @@
 // does not fit lets others pass, and waits at most Config.QueueTimeout. A pump only decides for those that may need no more
 // than some replica has free; once a second all are decided anew.
 //
+// A raw prompt (stream.Prompt.Raw) is one that the engine renders: it counts with its estimate, has no keys, so that it
+// neither finds nor leaves anything in the index, and only engines that render chats are eligible.
+//
 // If the actor fails, its state is lost on purpose. The new instance asks every live call to submit again what was not
 // placed; their arrival decides their place. Grants it does not know are given back.
 package router

@@ -12,6 +12,9 @@
 // through the machine (end tokens, stop strings, detokenizer) into the journal, from which the client's writer reads at
 // its own pace.
 //
+// A raw prompt is a chat that the engine renders. Its answer is relayed: text, stops, ends and what is said beside text are the
+// engine's, only max_tokens, the seed, the salt and what is reserved are ours; nothing is learned from its estimated length.
+//
 // # Who owns what
 //
 //   - machine state: the call's goroutine. It is pure: events and time go in, effects come out.
