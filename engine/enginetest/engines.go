@@ -148,19 +148,21 @@ func (s Subject) independent(t *testing.T) {
 
 func (s Subject) closes(t *testing.T) {
 	e := s.Open(t)
-	began, ended := make(chan struct{}), make(chan error, 1)
+	began, closed, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		first := true
 		ended <- e.Generate(t.Context(), Request(manyTokens), func(engine.Event) error {
 			if first {
 				first = false
 				close(began)
+				<-closed // the call is not over before
 			}
 			return nil
 		})
 	}()
 	Awaited(t, began, "no token came")
 	require.NoError(t, e.Close())
+	close(closed)
 	FailureIn(t, <-ended, engine.Broken)
 	require.Error(t, e.Generate(t.Context(), Request(1), (&Heard{}).Take))
 }
