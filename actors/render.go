@@ -80,7 +80,7 @@ func (m *model) passOn(in stream.Input, why chat.Inability, err error) []stream.
 	if m.passed[why].CompareAndSwap(false, true) {
 		attrs := []any{slog.String("model", m.Router.Model), slog.String("reason", reason)}
 		if err != nil {
-			attrs = append(attrs, slog.Any("error", err))
+			attrs = append(attrs, slog.String("error", fmt.Sprintf("%.300s", err.Error()))) // it may quote the client
 		}
 		m.log.Log(context.Background(), level, "chats go to the engine as they came, without a prefix to route by; said once a reason", attrs...)
 	}

@@ -2,9 +2,12 @@ package stream
 
 import (
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"plimsoll/engine"
 	"plimsoll/tokenizer/chat"
@@ -123,4 +126,45 @@ func TestTheFirstAnswerTellsOfThePrompt(t *testing.T) {
 	require.Equal(t, 40, r.m.usage().PromptTokens)
 	r.do(said(1, 1, "x").prompt(31).finish(engine.FinishLength))
 	require.Equal(t, 31, r.m.usage().PromptTokens)
+}
+
+// TestRelayedAnswersAreWhole: however an engine cuts its answer into frames, the client gets every text and delta once and in
+// order, and the books count every token.
+func TestRelayedAnswersAreWhole(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		r := rawRig(rt, &Request{Stop: []string{"a"}, StopTokenIDs: []uint32{1}, MinTokens: rapid.IntRange(0, 5).Draw(rt, "min")})
+		r.run(4, rapid.SampledFrom([]string{"a", "p"}).Draw(rt, "replica"))
+		var text, gotText, deltas, gotDeltas []string
+		produced := 0
+		for i := range rapid.IntRange(0, 12).Draw(rt, "frames") {
+			f := frame{attempt: 1}
+			for range rapid.IntRange(1, 3).Draw(rt, "tokens") {
+				piece := rapid.SampledFrom([]string{"", "a", "€", "\n", "aa"}).Draw(rt, "text")
+				id := rapid.SampledFrom([]uint32{1, idEOS, idBomb, idNone, engine.NoTokenID}).Draw(rt, "id")
+				f.event.Tokens = append(f.event.Tokens, engine.Token{ID: id, Text: &piece})
+				text = append(text, piece)
+				produced++
+			}
+			if rapid.Bool().Draw(rt, "delta") {
+				delta := `{"n":` + strconv.Itoa(i) + `}`
+				f, deltas = f.delta(delta), append(deltas, delta)
+			}
+			for _, e := range entriesOf(r.m.read(f)) {
+				require.True(rt, e.Relayed)
+				gotText = append(gotText, e.Text)
+				if e.ChatDelta != nil {
+					gotDeltas = append(gotDeltas, string(e.ChatDelta))
+				}
+			}
+			require.False(rt, r.m.ended, "only the engine ends it")
+		}
+		reason := rapid.SampledFrom([]engine.FinishReason{engine.FinishStop, engine.FinishLength, engine.FinishToolCalls}).Draw(rt, "reason")
+		word := map[engine.FinishReason]string{engine.FinishStop: "stop", engine.FinishLength: "length", engine.FinishToolCalls: "tool calls"}[reason]
+		with(rt, r.do(frame{attempt: 1}.finish(reason)), fmt.Sprintf("leg 0: %s after %d", word, produced), "ended well")
+		r.do(attemptEnded{attempt: 1})
+		require.True(rt, r.m.done())
+		require.Equal(rt, text, gotText)
+		require.Equal(rt, deltas, gotDeltas)
+		require.Equal(rt, Usage{PromptTokens: 40, CompletionTokens: produced}, r.m.usage())
+	})
 }
