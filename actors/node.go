@@ -86,7 +86,7 @@ func (n *node) spawn(c actor.Context) {
 			Refs: m.fleet.refs, Encode: m.encode, Gate: s.gate, Workers: s.cfg.TokenizeMax, Log: s.deps.Log,
 			Meter: m.meters.router, Tokenizer: m.meters.tokenizer, Failed: s.failed,
 			Restarted: func(name string) { s.live.TellModel(name, stream.RouterRestarted{}) },
-			NewTicket: s.newTicket, Stats: &m.stats, Middleware: s.deps.Middleware,
+			NewTicket: s.newTicket, Stats: &m.stats, Instances: &m.routers, Middleware: s.deps.Middleware,
 			Supervise: s.cfg.Supervise, Seed: s.deps.Seed,
 		}))
 	}

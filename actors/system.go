@@ -120,9 +120,11 @@ type model struct {
 	fleet  *replicaSet
 	router *actor.PID
 	stats  atomic.Pointer[router.Stats]
-	meters modelMeters
-	log    *slog.Logger
-	passed [chat.NumInabilities + 1]atomic.Bool // by reason: a chat went to the engine as it came, and the log says so
+	// routers counts the model's routers, for router.Deps.
+	routers atomic.Uint64
+	meters  modelMeters
+	log     *slog.Logger
+	passed  [chat.NumInabilities + 1]atomic.Bool // by reason: a chat went to the engine as it came, and the log says so
 }
 
 var _ ingress.Front = (*System)(nil)

@@ -40,7 +40,10 @@ type Deps struct {
 	Meter     *meter.Router
 	Tokenizer *meter.Tokenizer
 	Failed    func(supervise.Failed) // hears of a worker that panicked
-	// Restarted asks every live call of the model to submit again.
+	// Instances counts the model's routers since the node's start, also over restarts of its supervisor.
+	Instances *atomic.Uint64
+	// Restarted asks every live call of the model to submit again. The first router does not ask: what was submitted before
+	// it started waits in its mailbox.
 	Restarted func(model string)
 	// NewTicket names reservations; it must not repeat itself across restarts.
 	NewTicket  func() scoring.Ticket
@@ -107,13 +110,11 @@ type routerActor struct {
 	timerAt time.Time
 }
 
-// Props returns how to spawn a model's router. first is false for every instance but the first: those ask the live calls
-// to submit again.
+// Props returns how to spawn a model's router. Every instance but the node's first asks the live calls to submit again.
 func Props(cfg Config, deps Deps) *actor.Props {
-	var instances atomic.Uint64
 	return actor.PropsFromProducer(
 		func() actor.Actor {
-			return supervise.Final(newActor(cfg, deps, instances.Add(1)), func(message any) { answerLost(message, "restarting") })
+			return supervise.Final(newActor(cfg, deps, deps.Instances.Add(1)), func(message any) { answerLost(message, "restarting") })
 		},
 		actor.WithReceiverMiddleware(supervise.Guard(deps.Log, "router", answerLost), deps.Middleware("router")),
 	)
@@ -148,7 +149,9 @@ func (a *routerActor) Receive(c actor.Context) {
 		for range a.deps.Workers {
 			a.spawnWorker(c)
 		}
-		a.deps.Restarted(a.cfg.Model)
+		if a.instance > 1 {
+			a.deps.Restarted(a.cfg.Model)
+		}
 	case *actor.Restarting, *actor.Stopping:
 		a.stop()
 	case *actor.Stopped, *actor.Terminated:

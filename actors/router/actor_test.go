@@ -58,7 +58,7 @@ func openOffice(t *testing.T, cfg Config, slots, workers int, encode Encoder) *o
 	props := Props(cfg, Deps{
 		Refs:   func() []*replica.Ref { return nil },
 		Encode: encode, Gate: o.gate, Workers: workers, Log: log, Meter: m.Router("m"), Tokenizer: m.Tokenizer("m"),
-		Failed: failed, Restarted: func(name string) { o.live.TellModel(name, stream.RouterRestarted{}) },
+		Failed: failed, Instances: &atomic.Uint64{}, Restarted: func(name string) { o.live.TellModel(name, stream.RouterRestarted{}) },
 		NewTicket: func() scoring.Ticket { return scoring.Ticket{Boot: 1, Number: o.tickets.Add(1)} },
 		Stats:     &o.stats, Middleware: o.middleware, Supervise: restart, Seed: 1,
 	}).Configure(actor.WithGuardian(supervise.NewStrategy(restart, 1, failed)))
@@ -164,18 +164,19 @@ func TestPoison(t *testing.T) {
 
 // TestTooMuchText is refused at once, with a time to come back.
 func TestTooMuchText(t *testing.T) {
-	hold := make(chan struct{})
+	hold, begun := make(chan struct{}), make(chan struct{}, 2)
 	cfg := DefaultConfig("m")
 	cfg.EncodeBytes = 3000
 	o := openOffice(t, cfg, 1, 1, func(in stream.Input) ([]stream.Prompt, error) {
+		begun <- struct{}{}
 		<-hold
 		return letters(in)
 	})
 	large := strings.Repeat("x", 2000)
 	answers := make(chan Tokenized, 3)
-	for range 2 { // one runs, one waits
-		go func() { answers <- o.tokenize(large) }()
-	}
+	go func() { answers <- o.tokenize(large) }()
+	<-begun // one runs and no longer waits
+	go func() { answers <- o.tokenize(large) }()
 	require.Eventually(t, func() bool { return o.stats.Load().Encoding == 2 }, 5*time.Second, time.Millisecond)
 	f := fault.Of(o.tokenize(large).Err)
 	require.Equal(t, fault.Contended, f.Kind)
