@@ -68,6 +68,7 @@ type machine struct {
 	feedReady    bool
 	feedBy       time.Time // ready without the feed at this time
 
+	answered   scoring.Ticket // the last Reserve's
 	recovering bool
 	awaited    int // announcements still to come
 	openAt     time.Time
@@ -156,6 +157,7 @@ func (m *machine) step(now time.Time, message any) []effect {
 }
 
 func (m *machine) reserve(now time.Time, r *Reserve) {
+	m.answered = r.Claim.Ticket
 	reason := ledger.Closed
 	if m.state.Routable() && !m.recovering && r.Incarnation == m.life.incarnation && !now.Before(m.coolingUntil) {
 		reason = m.ledger.Reserve(now, r.Claim)
@@ -368,7 +370,7 @@ func (m *machine) enter(now time.Time, to State, why string) {
 func (m *machine) snapshot() *Snapshot {
 	return &Snapshot{
 		ID: m.cfg.ID, Epoch: m.epoch, Incarnation: m.life.incarnation, State: m.state, Recovering: m.recovering,
-		Told: m.told, Load: m.ledger.Load(), CoolingUntil: m.coolingUntil, EngineModel: m.engineModel,
+		Told: m.told, Load: m.ledger.Load(), Answered: m.answered, CoolingUntil: m.coolingUntil, EngineModel: m.engineModel,
 		Adapters: m.adapters, EngineLoad: m.engineLoad, LastError: m.lastError, Since: m.since,
 	}
 }

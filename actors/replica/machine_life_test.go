@@ -199,8 +199,8 @@ func TestRestart(t *testing.T) {
 	require.False(t, b.m.snapshot().Recovering)
 	load := b.m.snapshot().Load
 	require.Equal(t, [...]int{1, 1, 1}, [...]int{load.Reserved, load.Running, load.Lingering})
-	require.EqualValues(t, 31, load.BookedBlocks)
-	require.EqualValues(t, 1, load.OverdraftBlocks, "what it has produced is beyond its claim")
+	require.EqualValues(t, 32, load.BookedBlocks)
+	require.EqualValues(t, 2, load.OverdraftBlocks, "what it has produced is beyond its claim")
 	b.step(End{Ticket: running.Ticket})
 	require.Equal(t, ledger.None, b.reserve(b.claim()))
 	announce(2, Announcement{Claim: b.claim(), Incarnation: 1})

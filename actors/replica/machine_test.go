@@ -331,6 +331,7 @@ func TestGrants(t *testing.T) {
 	require.Equal(t, ledger.None, b.reserve(c))
 	require.Equal(t, ledger.Duplicate, b.reserve(c))
 	require.EqualValues(t, 10, b.m.snapshot().Load.BookedBlocks)
+	require.Equal(t, c.Ticket, b.m.snapshot().Answered)
 	for range 3 {
 		b.granted()
 	}
@@ -362,7 +363,7 @@ func TestMilestones(t *testing.T) {
 	require.Equal(t, ledger.None, b.reserve(c))
 	b.step(Started{c.Ticket})
 	b.step(Progress{Ticket: c.Ticket, Produced: 60})
-	require.EqualValues(t, 1, b.m.snapshot().Load.OverdraftBlocks)
+	require.EqualValues(t, 2, b.m.snapshot().Load.OverdraftBlocks, "what it is in, and what it may come to before it is heard of again")
 	require.Equal(t, ledger.Overdraft, b.reserve(b.claim()))
 	require.True(t, room(b.step(End{Ticket: c.Ticket, Reason: ledger.Finished})))
 	b.granted()

@@ -21,8 +21,10 @@ type Snapshot struct {
 	State       State
 	Recovering  bool // the actor has failed, or its new epoch still waits for announcements
 	// Told: the engine has said its limits at least once; Load.Limits hold them, also while it is down.
-	Told         bool
-	Load         ledger.Load
+	Told bool
+	Load ledger.Load
+	// Answered is the reservation answered last: Load shows what became of it and of all that its router sent before.
+	Answered     scoring.Ticket
 	CoolingUntil time.Time // after a shed; zero time if never
 	EngineModel  string
 	Adapters     []string // LoRA adapters that the engine has, sorted

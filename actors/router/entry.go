@@ -17,8 +17,9 @@ type entry struct {
 	id       queue.ID
 	sub      *stream.Submit
 	deadline time.Time
-	due      int // place among the deadlines, -1 outside
-	reranks  int // since it was last queued
+	due      int       // place among the deadlines, -1 outside
+	reranks  int       // since it was last queued
+	rests    time.Time // it is not tried before that
 	// need is a lower bound of what a replica must have free to take it, as of the last decision; 0 if none is known.
 	need scoring.Blocks
 	bars []bar

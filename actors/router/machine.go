@@ -49,12 +49,13 @@ func (refused) isEffect()    {}
 func (reranked) isEffect()   {}
 func (dispatched) isEffect() {}
 
-// booking is what the router has asked a replica for and not heard back about.
+// booking is what the router has asked a replica for and its snapshot does not show yet.
 type booking struct {
 	requests int
 	blocks   scoring.Blocks
 	seats    int
 	prefill  scoring.Tokens
+	asked    []*asked // in the order of their tickets; those not booked any more are dropped when they come first
 }
 
 // asking is a submission whose reservations are under way.
@@ -72,6 +73,7 @@ type asked struct {
 	place  stream.Placement
 	prompt int // of the submission
 	need   scoring.Blocks
+	booked bool
 }
 
 // overdue is when a reservation counts as refused if it is not answered by then.
@@ -88,7 +90,7 @@ type machine struct {
 	learner *cost.Learner
 	first   map[scoring.ReplicaID]time.Time // the last first token of each replica
 
-	booked  map[scoring.ReplicaID]booking
+	booked  map[scoring.ReplicaID]*booking
 	tickets map[scoring.Ticket]*asked
 	byCall  map[*stream.Call]*asking
 	overdue []overdue // for each reservation, in their order; answered ones are dropped when they come first
@@ -113,7 +115,7 @@ func newMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*m
 	}
 	return &machine{
 		cfg: cfg, policy: p, rng: rng, learner: cost.NewLearner(cost.DefaultConfig()), first: map[scoring.ReplicaID]time.Time{},
-		waiting: queue.New[*entry](cfg.Queue), booked: map[scoring.ReplicaID]booking{},
+		waiting: queue.New[*entry](cfg.Queue), booked: map[scoring.ReplicaID]*booking{},
 		tickets: map[scoring.Ticket]*asked{}, byCall: map[*stream.Call]*asking{},
 		queuedAs: map[*stream.Call]*entry{}, newTicket: newTicket, deadlines: newDeadlines(),
 	}, nil
@@ -127,6 +129,7 @@ type tick struct{}
 // step takes one message and returns what is to be done. vs is the fleet, ordered by ID; it is not kept.
 func (m *machine) step(now time.Time, message any, vs []view) []effect {
 	m.out = nil
+	m.settle(vs)
 	switch e := message.(type) {
 	case *stream.Submit: // with prompts
 		m.admit(now, e, vs)
@@ -250,15 +253,25 @@ func (m *machine) book(by *asking, ask stream.Ask, v view, fitted *ledger.Claim,
 		OverlapTokens: c.OverlapTokens,
 	}}
 	b := m.booked[v.ref.ID]
+	if b == nil {
+		b = &booking{}
+		m.booked[v.ref.ID] = b
+	}
+	a.booked = true
+	b.asked = append(b.asked, a)
 	b.requests++
 	b.blocks += a.need
 	b.seats += claim.Seats
 	b.prefill += claim.PrefillTokens
-	m.booked[v.ref.ID] = b
 	return a
 }
 
+// unbook takes a reservation off what is counted, if it still is.
 func (m *machine) unbook(a *asked) {
+	if !a.booked {
+		return
+	}
+	a.booked = false
 	id := a.place.Ref.ID
 	b := m.booked[id]
 	b.requests--
@@ -267,9 +280,31 @@ func (m *machine) unbook(a *asked) {
 	b.prefill -= a.place.Claim.PrefillTokens
 	if b.requests == 0 {
 		delete(m.booked, id)
-		return
 	}
-	m.booked[id] = b
+}
+
+// settle takes off what snapshots show by now. Answers queue up behind other messages; counting a reservation twice until
+// its answer is read would make replicas that are quick to answer seem busier than others.
+func (m *machine) settle(vs []view) {
+	for id, b := range m.booked {
+		v := find(vs, id)
+		if v == nil {
+			continue
+		}
+		for len(b.asked) > 0 {
+			a := b.asked[0]
+			if a.booked && !shown(a.place.Claim.Ticket, v.snap.Answered) {
+				break
+			}
+			b.asked = b.asked[1:]
+			m.unbook(a)
+		}
+	}
+}
+
+// shown says whether a snapshot that names the last answered reservation shows what became of an earlier one.
+func shown(ticket, answered scoring.Ticket) bool {
+	return ticket.Boot == answered.Boot && ticket.Number <= answered.Number
 }
 
 func (m *machine) granted(now time.Time, g *replica.Granted, vs []view) {
@@ -360,12 +395,21 @@ func (m *machine) answered(now time.Time, by *asking, vs []view) {
 	m.pump(now, vs) // what it was booked for and did not get, or needs less of than was booked, others may take
 }
 
+// refusedRest is how long a submission rests that was refused after all its re-ranks, or after some of its legs had been
+// granted: what it gives back is room to others, and theirs to it, so that they could go on in turns for ever.
+const refusedRest = 10 * time.Millisecond
+
 // again ranks a submission anew that was refused, or puts it to the head of the queue.
 func (m *machine) again(now time.Time, e *entry, vs []view) {
-	if e.reranks++; e.reranks <= m.cfg.RanksMax && m.place(now, e, vs) {
+	e.reranks++
+	ranked := e.reranks <= m.cfg.RanksMax
+	if ranked && m.place(now, e, vs) {
 		return
 	}
 	e.reranks = 0
+	if !ranked || len(e.legs()) > 1 {
+		e.rests = now.Add(refusedRest)
+	}
 	m.enqueue(e, true, vs)
 }
 

@@ -21,7 +21,6 @@ type market struct {
 	*rig
 
 	subs []*stream.Submit // the newest submission of each call
-	late []reserve        // on their way to a replica that hangs
 	did  map[string]int
 }
 
@@ -58,14 +57,9 @@ func runMarket(t *rapid.T, did map[string]int) {
 		"submit more": m.submitAny,
 		"deliver":     m.deliverAny,
 		"hang": func(t *rapid.T) {
-			if len(m.sent) == 0 {
-				t.Skip("nothing is on its way")
-			}
-			m.late, m.sent = append(m.late, m.sent[0]), m.sent[1:]
+			s := rapid.SampledFrom(m.sites).Draw(t, "replica")
+			s.hangs = !s.hangs
 			m.did["hung"]++
-		},
-		"go on": func(*rapid.T) {
-			m.sent, m.late = append(m.sent, m.late...), nil
 		},
 		"deliver all": func(*rapid.T) { m.deliver() },
 		"end": func(t *rapid.T) {
@@ -121,7 +115,12 @@ func (m *market) deliverAny(t *rapid.T) {
 	if len(m.sent) == 0 {
 		t.Skip("nothing is on its way")
 	}
-	m.deliverOne(rapid.IntRange(0, len(m.sent)-1).Draw(t, "which"))
+	// Each replica gets what was sent to it in order.
+	to := rapid.SampledFrom(m.sent).Draw(t, "to").ref
+	if m.site(to.ID).hangs {
+		t.Skip("it hangs")
+	}
+	m.deliverOne(slices.IndexFunc(m.sent, func(e reserve) bool { return e.ref == to }))
 }
 
 func (m *market) pickPlaced(t *rapid.T) stream.Placement {
@@ -210,7 +209,7 @@ func (m *market) changeState(t *rapid.T) {
 func (m *market) check(t *rapid.T) {
 	booked := map[scoring.ReplicaID]booking{}
 	asked := 0
-	for _, e := range slices.Concat(m.sent, m.late) {
+	for _, e := range m.sent {
 		a := m.m.tickets[e.claim.Ticket]
 		if a == nil {
 			m.did["overdue"]++
@@ -224,7 +223,12 @@ func (m *market) check(t *rapid.T) {
 		b.prefill += e.claim.PrefillTokens
 		booked[e.ref.ID] = b
 	}
-	require.Equal(t, booked, m.m.booked)
+	require.Len(t, m.m.booked, len(booked))
+	for id, b := range m.m.booked {
+		own := *b
+		own.asked = nil
+		require.Equal(t, booked[id], own)
+	}
 	require.Len(t, m.m.tickets, asked)
 	require.Len(t, m.m.queuedAs, m.m.waiting.Len())
 	require.Len(t, m.m.deadlines.items, m.m.waiting.Len())
@@ -245,7 +249,7 @@ func (m *market) check(t *rapid.T) {
 func (m *market) held(t *rapid.T) {
 	vs := m.views()
 	for _, e := range m.m.queuedAs {
-		if len(e.legs()) > 1 {
+		if len(e.legs()) > 1 || m.now.Before(e.rests) {
 			continue
 		}
 		l := m.m.candidates(m.now, e, e.legs()[0], vs, nil)
@@ -258,10 +262,9 @@ func (m *market) held(t *rapid.T) {
 // settle heals the fleet and lets everything end.
 func (m *market) settle(t *rapid.T) {
 	for _, s := range m.sites {
-		s.snap.State, s.snap.CoolingUntil = replica.Ready, time.Time{}
+		s.snap.State, s.snap.CoolingUntil, s.hangs = replica.Ready, time.Time{}, false
 	}
 	queued := m.m.waiting.Len()
-	m.sent, m.late = append(m.sent, m.late...), nil
 	for range 1000 {
 		m.deliver()
 		for len(m.placed) > 0 {

@@ -57,7 +57,7 @@ func (m *machine) survey(now time.Time, vs []view) survey {
 		m.pumped.fleet = make([]standing, len(vs))
 	}
 	for i := range vs {
-		snap, b := vs[i].snap, m.booked[vs[i].ref.ID]
+		snap, b := vs[i].snap, m.pending(vs[i].ref.ID)
 		st := standing{snap.Epoch, snap.Incarnation, snap.Load.Limits, snap.State, snap.Told, snap.Recovering}
 		if st != m.pumped.fleet[i] {
 			s.changed = true
@@ -82,6 +82,10 @@ func (m *machine) pump(now time.Time, vs []view) {
 	whole := true
 	m.waiting.Scan(m.cfg.ScanMax, func(q queue.Entry[*entry]) queue.Visit {
 		e := q.Item
+		if now.Before(e.rests) {
+			m.retry(e.rests)
+			return queue.Keep
+		}
 		if !s.changed {
 			if s.most < 1 {
 				whole = false

@@ -249,6 +249,30 @@ func TestOptimisticBooking(t *testing.T) {
 	r.empty()
 }
 
+// TestWhatASnapshotShowsIsNotCountedTwice: answers wait behind other messages, while the snapshot shows their outcome.
+func TestWhatASnapshotShowsIsNotCountedTwice(t *testing.T) {
+	r := newRig(t, testConfig(), 1)
+	var subs []*stream.Submit
+	for i := range 2 {
+		subs = append(subs, r.ask(i, 100, new(16)))
+		r.step(subs[i])
+	}
+	answer := r.site("a").answer(r.now, r.sent[0])
+	r.step(stream.Finished{})
+	require.Equal(t, 1, r.m.booked["a"].seats, "the other one is not answered")
+	third, fourth := r.ask(3, 100, new(16)), r.ask(4, 100, new(16))
+	r.step(third)
+	r.step(fourth)
+	require.Len(t, r.sent, 4, "there are four seats, one of which the snapshot shows as taken")
+	r.sent = r.sent[1:]
+	r.step(answer)
+	r.deliver()
+	for _, sub := range append(subs, third, fourth) {
+		require.Len(t, r.places(sub), 1)
+	}
+	r.empty()
+}
+
 // TestLegs: all are placed or none; the same prompt is booked once where it is shared; long ones find room first.
 func TestLegs(t *testing.T) {
 	t.Run("placed together", func(t *testing.T) {
@@ -340,6 +364,11 @@ func TestReranks(t *testing.T) {
 		asked[e.ref.ID]++
 		snap := r.site(e.ref.ID).view().snap
 		r.step(&replica.Refused{Ticket: e.claim.Ticket, Replica: e.ref.ID, Reason: ledger.NoBlocks, Snapshot: snap})
+		if len(asked) == 4 {
+			require.Empty(t, r.sent, "after three re-ranks it rests")
+			r.now = r.now.Add(refusedRest)
+			r.step(tick{})
+		}
 	}
 	require.Len(t, asked, 8)
 	for id, n := range asked {
@@ -382,6 +411,34 @@ func TestAfterThreeReranksOthersComeFirst(t *testing.T) {
 	refuse()
 	require.NotEmpty(t, r.sent)
 	require.Equal(t, early.Call, r.m.tickets[r.sent[0].claim.Ticket].by.entry.sub.Call)
+}
+
+// TestPartialGrantsDoNotGoInCircles: what a submission gives back looks like room to itself. It rests before it tries again.
+func TestPartialGrantsDoNotGoInCircles(t *testing.T) {
+	r := newRig(t, testConfig(), 1)
+	s := r.site("a")
+	sub := r.askFor(&stream.Request{N: 2, MaxTokens: new(16)}, ids(1, 100))
+	r.step(sub)
+	answers := 0
+	for ; len(r.sent) > 0 && answers < 1000; answers++ {
+		e := r.sent[0]
+		r.sent = r.sent[1:]
+		if s.ledger.Load().SeatsBooked == 0 {
+			r.step(s.answer(r.now, e))
+			continue
+		}
+		snap := s.view().snap // there seems to be room for the second leg too, and is not
+		r.step(&replica.Refused{Ticket: e.claim.Ticket, Replica: "a", Reason: ledger.NoBlocks, Snapshot: snap})
+	}
+	require.Less(t, answers, 20)
+	require.True(t, r.waits(sub))
+	require.True(t, s.ledger.Empty())
+	at, ok := r.m.nextTick()
+	require.True(t, ok)
+	require.Equal(t, r.now.Add(refusedRest), at)
+	r.pass(refusedRest)
+	require.Len(t, r.places(sub), 2)
+	r.empty()
 }
 
 // TestABarIsLifted: a replica that refused is asked again when it has more room, when its epoch or life changes, or after

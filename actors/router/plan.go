@@ -123,7 +123,7 @@ func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, c
 			}
 			plan.OverlapTokens = scoring.Tokens(overlap) * v.place.BlockTokens
 		}
-		b := m.booked[v.ref.ID]
+		b := m.pending(v.ref.ID)
 		s.claims[i] = ledger.Claim{}
 		if v.snap.Told {
 			s.claims[i] = plan.Claim(v.snap.Load.Limits)
@@ -146,6 +146,14 @@ func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, c
 		}
 	}
 	return l
+}
+
+// pending is what a replica's snapshot does not show yet.
+func (m *machine) pending(id scoring.ReplicaID) booking {
+	if b := m.booked[id]; b != nil {
+		return *b
+	}
+	return booking{}
 }
 
 // held is how many leading blocks a replica's index holds; each index is looked through once for all its replicas. used

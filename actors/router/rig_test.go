@@ -25,6 +25,7 @@ type site struct {
 	ledger *ledger.Ledger
 	place  *replica.Place
 	holds  uint64 // claims of the test's own
+	hangs  bool   // answers nothing for now
 }
 
 // claimOf is a claim of a test's own.
@@ -40,6 +41,7 @@ func (s *site) view() view {
 
 // answer does what the replica actor does with a Reserve.
 func (s *site) answer(now time.Time, r reserve) any {
+	s.snap.Answered = r.claim.Ticket
 	reason := ledger.Closed
 	if s.snap.State.Routable() && !s.snap.Recovering && r.incarnation == s.snap.Incarnation {
 		reason = s.ledger.Reserve(now, r.claim)
@@ -150,8 +152,13 @@ func (r *rig) step(message any) {
 
 // deliver lets the replicas answer until nothing is on its way.
 func (r *rig) deliver() {
-	for len(r.sent) > 0 {
-		r.deliverOne(0)
+	for i := 0; i < len(r.sent); {
+		if r.site(r.sent[i].ref.ID).hangs {
+			i++
+			continue
+		}
+		r.deliverOne(i)
+		i = 0
 	}
 }
 

@@ -215,9 +215,9 @@ func (l *Ledger) Start(t scoring.Ticket, _ time.Time) bool {
 	return true
 }
 
-// Grow notes how many tokens a ticket's sequence has produced so far; the figure never falls. A block beyond the claim
-// is booked before its first token is computed, never refused, and counted as overdraft: while there is any, nothing
-// new is granted. False if the ticket is not booked.
+// Grow notes how many tokens a ticket's sequence has produced so far; the figure never falls. It is called at least every
+// ReportTokens. A block beyond the claim is booked before its first token is computed, never refused, and counted as
+// overdraft: while there is any, nothing new is granted. False if the ticket is not booked.
 func (l *Ledger) Grow(t scoring.Ticket, produced scoring.Tokens) bool {
 	b := l.tickets[t]
 	if b == nil {
@@ -230,12 +230,16 @@ func (l *Ledger) Grow(t scoring.Ticket, produced scoring.Tokens) bool {
 	return true
 }
 
-// cover books what a sequence that has produced something needs beyond its claim for its next token.
+// ReportTokens is how many tokens a sequence produces between two calls of Grow at most, where a block holds blockTokens:
+// what it produces is told once a block, and not more often than every 16 tokens.
+func ReportTokens(blockTokens scoring.Tokens) scoring.Tokens { return max(16, blockTokens) }
+
+// cover books what a sequence that has produced something needs beyond its claim until Grow is called again.
 func (l *Ledger) cover(b *booking) {
 	if l.limits.BlockTokens <= 0 {
 		return // not known yet: SetLimits comes back to it
 	}
-	next := min(b.claim.PromptTokens+b.produced+1, b.claim.SequenceTokens)
+	next := min(b.claim.PromptTokens+b.produced+ReportTokens(l.limits.BlockTokens)+1, b.claim.SequenceTokens)
 	past := next.Blocks(l.limits.BlockTokens) - b.claim.blocks()
 	if past > b.overdraft {
 		l.counters.OverdraftBlocks += uint64(past - b.overdraft)

@@ -126,7 +126,7 @@ func (o *oracle) grants(c ledger.Claim) ledger.Reason {
 
 func (o *oracle) grow(h *held, produced scoring.Tokens) {
 	h.produced = max(h.produced, produced)
-	next := min(h.PromptTokens+h.produced+1, h.SequenceTokens)
+	next := min(h.PromptTokens+h.produced+16+1, h.SequenceTokens) // it may be 16 tokens further before it is told
 	claimed := h.PrivateBlocks + scoring.Blocks(len(h.SharedKeys))
 	h.overdraft = max(h.overdraft, next.Blocks(o.limits.BlockTokens)-claimed)
 }
