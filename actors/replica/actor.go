@@ -42,8 +42,7 @@ type replicaActor struct {
 	meter *meter.Replica
 
 	connection, feed *actor.PID
-	timer            *time.Timer
-	timerAt          time.Time
+	alarm            supervise.Alarm
 }
 
 // Props returns how to spawn a replica actor. Each instance after a panic is a new epoch.
@@ -89,7 +88,7 @@ func (a *replicaActor) Receive(c actor.Context) {
 	case Learned:
 		c.Send(a.feed, m)
 	case tick:
-		a.timer = nil
+		a.alarm.Rung()
 		a.perform(c, a.m.step(time.Now(), m), nil)
 	case *Reserve:
 		a.perform(c, a.m.step(time.Now(), m), m)
@@ -133,9 +132,7 @@ func (a *replicaActor) spawn(c actor.Context, kind string, producer actor.Produc
 
 func (a *replicaActor) stop() {
 	a.Strategy.Close()
-	if a.timer != nil {
-		a.timer.Stop()
-	}
+	a.alarm.Stop()
 }
 
 // perform does what a step asked for. request is the Reserve that the step answered, if it was one.
@@ -188,19 +185,8 @@ func (a *replicaActor) publish() {
 // arm keeps the one timer at the time that the machine wants.
 func (a *replicaActor) arm(c actor.Context) {
 	at, ok := a.m.nextTick()
-	if a.timer != nil {
-		if ok && at.Equal(a.timerAt) {
-			return
-		}
-		a.timer.Stop()
-		a.timer = nil
-	}
-	if !ok {
-		return
-	}
 	self, root := c.Self(), c.ActorSystem().Root
-	a.timerAt = at
-	a.timer = time.AfterFunc(time.Until(at), func() { root.Send(self, tick{}) })
+	a.alarm.Set(at, ok, func() { root.Send(self, tick{}) })
 }
 
 // failureOf returns an error of a probe as a failure.

@@ -106,8 +106,7 @@ type routerActor struct {
 	idle    []*actor.PID
 	running map[*job]struct{}
 
-	timer   *time.Timer
-	timerAt time.Time
+	alarm supervise.Alarm
 }
 
 // Props returns how to spawn a model's router. Every instance but the node's first asks the live calls to submit again.
@@ -168,7 +167,7 @@ func (a *routerActor) Receive(c actor.Context) {
 			a.encodeNext(c)
 		}
 	case tick:
-		a.timer = nil
+		a.alarm.Rung()
 		a.step(c, m)
 	case gateOpen:
 		a.encodeNext(c)
@@ -198,9 +197,7 @@ func (a *routerActor) spawnWorker(c actor.Context) {
 
 func (a *routerActor) stop() {
 	a.Strategy.Close()
-	if a.timer != nil {
-		a.timer.Stop()
-	}
+	a.alarm.Stop()
 	// Bare tokenizations have nobody who asks again.
 	lost := &fault.Fault{Kind: fault.Internal, Message: "internal error"}
 	for j := a.jobs.pop(); j != nil; j = a.jobs.pop() {
@@ -246,21 +243,11 @@ func (a *routerActor) perform(c actor.Context, effects []effect) {
 	a.arm(c)
 }
 
+// arm keeps the one timer at the time that the machine wants.
 func (a *routerActor) arm(c actor.Context) {
 	at, ok := a.m.nextTick()
-	if a.timer != nil {
-		if ok && at.Equal(a.timerAt) {
-			return
-		}
-		a.timer.Stop()
-		a.timer = nil
-	}
-	if !ok {
-		return
-	}
 	self, root := c.Self(), c.ActorSystem().Root
-	a.timerAt = at
-	a.timer = time.AfterFunc(max(0, time.Until(at)), func() { root.Send(self, tick{}) })
+	a.alarm.Set(at, ok, func() { root.Send(self, tick{}) })
 }
 
 func (a *routerActor) publish() {
