@@ -103,17 +103,27 @@ func (l *Learner) Output(produced scoring.Tokens) {
 // Forget drops what is known of a replica: it left, or came back as another machine.
 func (l *Learner) Forget(id scoring.ReplicaID) { delete(l.replicas, id) }
 
-// Rates implements [Estimator]. The fleet is the prior of a replica, the configured rates are that of the fleet: a replica
-// not seen yet counts as one of its fellows, not as the device that the configuration had in mind.
+// fleetSteps is how many runs of steps at the fleet's rates a replica's own are mixed with.
+const fleetSteps = 16
+
+// Rates implements [Estimator]. A replica not seen yet counts as one of its fellows, not as the device that the
+// configuration had in mind; one that was seen is the mean of what it showed and of the fleet, weighted by how much that is.
+// Both come from the same estimate: a lone replica that was seen does not differ from those that were not, or else noise and
+// the pull of the prior would draw its conversations away from their cache.
 func (l *Learner) Rates(id scoring.ReplicaID) Rates {
 	weight := l.cfg.PriorShare * l.longest
 	factor := l.fleet.speed.factor(1, weight)
 	r := l.cfg.Prior
-	r.StepSeconds, r.StepSecondsPerKVToken = l.fleet.steps.fit(r)
+	step, perKV := l.fleet.steps.fit(l.cfg.Prior)
 	if o := l.replicas[id]; o != nil {
-		factor = o.speed.factor(factor, weight)
-		r.StepSeconds, r.StepSecondsPerKVToken = o.steps.fit(r)
+		if seen := o.speed.predicted; seen > 0 {
+			factor = (seen*o.speed.factor(1, weight) + weight*factor) / (seen + weight)
+		}
+		ownStep, ownPerKV := o.steps.fit(l.cfg.Prior)
+		own := o.steps.n / (o.steps.n + fleetSteps)
+		step, perKV = own*ownStep+(1-own)*step, own*ownPerKV+(1-own)*perKV
 	}
+	r.StepSeconds, r.StepSecondsPerKVToken = step, perKV
 	return r.scaled(factor)
 }
 
