@@ -234,6 +234,8 @@ func (a *routerActor) perform(c actor.Context, effects []effect) {
 			e.ref.Tell(replica.End{Ticket: e.ticket, Reason: ledger.Refused})
 		case refused:
 			a.deps.Meter.Refused(e.kind)
+		case explained:
+			a.deps.Log.Debug("decision", slog.String("request", e.request), slog.Int("leg", e.leg), slog.String("table", e.table.String()))
 		case dispatched:
 			a.deps.Meter.Dispatched(e.waited)
 		case reranked:

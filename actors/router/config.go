@@ -49,6 +49,8 @@ type Config struct {
 	Queue     queue.Config
 	// PromptTokensMax is the longest prompt that is let in, whatever the replicas could hold; nil: as long as fits.
 	PromptTokensMax *scoring.Tokens
+	// Explain has every decision laid out in the log, at level debug.
+	Explain bool
 	// QueueTimeout is how long a request waits for room before it is refused.
 	QueueTimeout time.Duration
 	// DefaultMaxTokens is reserved in strict mode for requests that name no max_tokens.

@@ -38,6 +38,12 @@ type (
 	refused struct{ kind fault.Kind }
 	// reranked reports a reservation that was refused.
 	reranked struct{}
+	// explained lays a decision out, where that is asked for.
+	explained struct {
+		request string
+		leg     int
+		table   policy.Table
+	}
 	// dispatched reports that a submission was placed after waiting that long.
 	dispatched struct{ waited time.Duration }
 )
@@ -47,6 +53,7 @@ func (reserve) isEffect()    {}
 func (giveBack) isEffect()   {}
 func (refused) isEffect()    {}
 func (reranked) isEffect()   {}
+func (explained) isEffect()  {}
 func (dispatched) isEffect() {}
 
 // booking is what the router has asked a replica for and its snapshot does not show yet.
@@ -214,6 +221,9 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 		fleet := m.candidates(now, e, ask, vs, chosen)
 		d := m.demand(e, ask, fleet.plan)
 		dec := m.policy.Decide(now, &d, fleet.candidates)
+		if m.cfg.Explain {
+			m.emit(explained{e.sub.Call.Request.ID, ask.Leg, policy.Explain(now, &d, fleet.candidates, dec, cost.DefaultWeights())})
+		}
 		if dec.Verdict == policy.Dispatch {
 			chosen = append(chosen, m.book(by, ask, vs[dec.Index], &fleet.claims[dec.Index], &fleet.candidates[dec.Index]))
 			continue

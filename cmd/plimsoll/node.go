@@ -270,6 +270,7 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 	}
 	route.Policy, route.Admission, route.QueueTimeout = c.Policy, admission, c.QueueTimeout
 	route.Queue.RequestsMax, route.Queue.TokensMax = c.QueueRequests, scoring.Tokens(c.QueueTokens)
+	route.Explain = c.LogLevel == "debug"
 	route.DefaultMaxTokens = scoring.Tokens(c.DefaultMaxTokens)
 	if c.PromptTokens != nil {
 		most := scoring.Tokens(*c.PromptTokens)
