@@ -263,29 +263,32 @@ func TestIndependentRequestsSpread(t *testing.T) {
 	}
 }
 
-// TestASessionSticks: each turn of a conversation goes to the replica that holds its prefix, and the engine finds it there.
+// TestASessionSticks: each turn of a conversation goes to the replica that holds its prefix, and the engine finds it there:
+// in a bubble, where what is learned of equal engines is equal.
 func TestASessionSticks(t *testing.T) {
-	f := startFleet(t, fleetConfig{replicas: 4, profile: sim.DefaultConfig(), speed: 100})
-	for session := range uint64(4) {
-		rng := newRand(session)
-		prompt := randomPrompt(rng, 200)
-		home := ""
-		for turn := range 8 {
-			r := f.Submit(tokensRequest(prompt, 40))
-			a := readAll(t.Context(), r, 1)
-			require.NoError(t, a.err)
-			where := r.Replicas()[0]
-			if turn == 0 {
-				home = where
-			} else {
-				require.Equal(t, home, where, "session %d, turn %d", session, turn)
-				require.True(t, a.usage.CachedKnown)
-				require.GreaterOrEqual(t, a.usage.CachedTokens, len(prompt)-100-2*16, "session %d, turn %d", session, turn)
+	synctest.Test(t, func(t *testing.T) {
+		f := startFleet(t, fleetConfig{replicas: 4, profile: sim.DefaultConfig(), speed: 1})
+		for session := range uint64(4) {
+			rng := newRand(session)
+			prompt := randomPrompt(rng, 200)
+			home := ""
+			for turn := range 8 {
+				r := f.Submit(tokensRequest(prompt, 40))
+				a := readAll(t.Context(), r, 1)
+				require.NoError(t, a.err)
+				where := r.Replicas()[0]
+				if turn == 0 {
+					home = where
+				} else {
+					require.Equal(t, home, where, "session %d, turn %d", session, turn)
+					require.True(t, a.usage.CachedKnown)
+					require.GreaterOrEqual(t, a.usage.CachedTokens, len(prompt)-100-2*16, "session %d, turn %d", session, turn)
+				}
+				prompt = append(prompt, randomPrompt(rng, 100)...)
 			}
-			prompt = append(prompt, randomPrompt(rng, 100)...)
 		}
-	}
-	f.quiet(t)
+		f.quiet(t)
+	})
 }
 
 // TestAReplicaDiesBeforeItsFirstTokens: the clients of those requests see nothing of it.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"log/slog"
+	"strconv"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -18,7 +19,8 @@ import (
 	"plimsoll/tokenizer/hf"
 )
 
-// nodeName is the root actor's; its children are found by name below it, also after a restart.
+// nodeName is the root actor's. Its children get a new name at each spawn, and others learn their PIDs only then: the library
+// lets messages reach an actor of a known name before its mailbox is ready.
 const nodeName = "node"
 
 // node supervises routers and replicas. What it spawned is known from the fleets: after a panic it spawns all anew, and
@@ -28,7 +30,8 @@ type node struct {
 
 	s       *System
 	indexes map[*model]*replica.Indexes
-	spawned map[string]leaving // replicas' actors, by PID
+	spawned map[string]leaving    // replicas' actors, by PID
+	pids    map[string]*actor.PID // of replicas' actors, by member.actor
 }
 
 // leaving is what is to be done when a replica's actor has stopped for good.
@@ -53,7 +56,7 @@ type (
 func newNode(s *System) *node {
 	return &node{
 		Strategy: supervise.NewStrategy(s.cfg.Supervise, s.deps.Seed+1, s.failed), s: s,
-		indexes: map[*model]*replica.Indexes{}, spawned: map[string]leaving{},
+		indexes: map[*model]*replica.Indexes{}, spawned: map[string]leaving{}, pids: map[string]*actor.PID{},
 	}
 }
 
@@ -68,7 +71,9 @@ func (n *node) Receive(c actor.Context) {
 		n.replica(c, m.model, m.member)
 	case replicaGone:
 		n.s.forget(m.model, m.member)
-		c.Stop(c.ActorSystem().NewLocalPID(nodeName + "/" + m.member.actor))
+		if pid := n.pids[m.member.actor]; pid != nil {
+			c.Stop(pid)
+		}
 	case *actor.Terminated:
 		n.terminated(m.Who)
 	}
@@ -82,34 +87,37 @@ func (n *node) spawn(c actor.Context) {
 		for _, member := range m.fleet.members() {
 			n.replica(c, m, member)
 		}
-		n.named(c, routerName(i), router.Props(m.Router, router.Deps{
+		m.router.Store(c.SpawnPrefix(router.Props(m.Router, router.Deps{
 			Refs: m.fleet.refs, Encode: m.encode, Gate: s.gate, Workers: s.cfg.TokenizeMax, Log: s.deps.Log,
 			Meter: m.meters.router, Tokenizer: m.meters.tokenizer, Failed: s.failed,
 			Restarted: func(name string) { s.live.TellModel(name, stream.RouterRestarted{}) },
 			NewTicket: s.newTicket, Stats: &m.stats, Instances: &m.routers, Middleware: s.deps.Middleware,
 			Supervise: s.cfg.Supervise, Seed: s.deps.Seed,
-		}))
+		}), "router-"+strconv.Itoa(i)))
 	}
+	s.upOnce.Do(func() { close(s.up) })
 }
 
 // replica spawns a replica's actor, unless it runs already: one that was added while the node restarted is in its fleet
 // and comes by message too.
 func (n *node) replica(c actor.Context, m *model, r member) {
 	s := n.s
-	id := nodeName + "/" + r.actor
-	if _, runs := n.spawned[id]; runs {
+	if n.pids[r.actor] != nil {
 		return
 	}
-	n.spawned[id] = leaving{m, r}
 	node, root := c.Self(), c.ActorSystem().Root
-	n.named(c, r.actor, replica.Props(r.parts.Config, replica.Deps{
-		Ref: r.ref, Indexes: n.indexes[m], Log: s.deps.Log, Meter: s.deps.Meter, Failed: s.failed, Router: m.router,
+	pid := c.SpawnPrefix(replica.Props(r.parts.Config, replica.Deps{
+		Ref: r.ref, Indexes: n.indexes[m], Log: s.deps.Log, Meter: s.deps.Meter, Failed: s.failed,
+		TellRouter: func(message any) { s.tellRouter(m, message) },
 		Announce: func(_ scoring.ReplicaID, epoch uint64) int {
 			return s.live.Tell(stream.ReplicaRestarted{Ref: r.ref, Epoch: epoch})
 		},
 		Gone:       func() { root.Send(node, replicaGone{m, r}) },
 		Middleware: s.deps.Middleware, Supervise: s.cfg.Supervise, Seed: s.deps.Seed + hash(r.actor),
-	}))
+	}), r.actor)
+	n.pids[r.actor] = pid
+	n.spawned[pid.GetId()] = leaving{m, r}
+	r.ref.Attach(pid)
 }
 
 // hash spreads the seeds of replicas, so that they do not retry in step.
@@ -126,6 +134,7 @@ func (n *node) terminated(who *actor.PID) {
 		return
 	}
 	delete(n.spawned, who.GetId())
+	delete(n.pids, l.member.actor)
 	if now, ok := l.model.fleet.find(l.member.ref.ID); ok && now.ref == l.member.ref {
 		return // it was stopped with the node, not for good
 	}
@@ -133,13 +142,6 @@ func (n *node) terminated(who *actor.PID) {
 		n.s.deps.Log.Warn("an engine did not close", slog.String("replica", string(l.member.ref.ID)), slog.Any("error", err))
 	}
 	n.s.deps.Log.Info("replica removed", slog.String("replica", string(l.member.ref.ID)))
-}
-
-// named spawns a child under a fixed name.
-func (n *node) named(c actor.Context, name string, props *actor.Props) {
-	if _, err := c.SpawnNamed(props, name); err != nil {
-		n.s.deps.Log.Error("an actor did not start", slog.String("actor", name), slog.Any("error", err))
-	}
 }
 
 func (s *System) newTicket() scoring.Ticket {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,6 +108,9 @@ type System struct {
 	closing atomic.Bool
 	tickets atomic.Uint64
 
+	up     chan struct{} // closed when the node has spawned its first routers and replicas
+	upOnce sync.Once
+
 	changes  sync.Mutex // orders changes of fleets
 	replicas int        // that ever were, guarded by changes once the node runs
 }
@@ -118,7 +120,7 @@ type model struct {
 	Model
 
 	fleet  *replicaSet
-	router *actor.PID
+	router atomic.Pointer[actor.PID] // nil before the node has spawned it
 	stats  atomic.Pointer[router.Stats]
 	// routers counts the model's routers, for router.Deps.
 	routers atomic.Uint64
@@ -145,14 +147,15 @@ func Start(cfg Config, deps Deps) (*System, error) {
 	quiet := deps.Log // the library's own words are of use to its developers only
 	s := &System{
 		cfg: cfg, deps: deps, live: stream.NewLive(), gate: router.NewGate(cfg.TokenizeMax), started: time.Now(),
+		up: make(chan struct{}),
 		actors: actor.NewActorSystem(
 			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 				return slog.New(levelled{quiet.Handler(), slog.LevelError})
 			}),
 			actor.WithDeadLetterRequestLogging(false)),
 	}
-	for i, m := range cfg.Models {
-		s.models = append(s.models, s.newModel(i, m))
+	for _, m := range cfg.Models {
+		s.models = append(s.models, s.newModel(m))
 	}
 	strategy := supervise.NewStrategy(cfg.Supervise, deps.Seed, s.failed)
 	props := actor.PropsFromProducer(func() actor.Actor { return supervise.Final(newNode(s), nil) },
@@ -163,13 +166,17 @@ func Start(cfg Config, deps Deps) (*System, error) {
 		return nil, fmt.Errorf("starting the actors: %w", err)
 	}
 	s.node = node
-	return s, nil
+	select {
+	case <-s.up:
+		return s, nil
+	case <-time.After(startWait):
+		return nil, errors.Join(errors.New("the actors did not start in time"), s.Stop())
+	}
 }
 
-func (s *System) newModel(i int, parts Model) *model {
+func (s *System) newModel(parts Model) *model {
 	m := &model{
 		Model:  parts,
-		router: s.actors.NewLocalPID(nodeName + "/" + routerName(i)),
 		meters: newModelMeters(s.deps.Meter, parts.Router.Model),
 		log:    s.deps.Log,
 	}
@@ -182,12 +189,18 @@ func (s *System) newModel(i int, parts Model) *model {
 	return m
 }
 
-func routerName(i int) string { return "router-" + strconv.Itoa(i) }
+// tellRouter sends a message to a model's router. What is sent while the node restarts is lost: the new router asks for it.
+func (s *System) tellRouter(m *model, message any) {
+	if pid := m.router.Load(); pid != nil {
+		s.actors.Root.Send(pid, message)
+	}
+}
 
 // failed hears of every actor that panicked.
 func (s *System) failed(f supervise.Failed) {
 	kind := f.Actor[strings.LastIndexByte(f.Actor, '/')+1:]
-	kind = strings.TrimRight(kind, "0123456789$-")
+	kind, _, _ = strings.Cut(kind, "$")
+	kind = strings.TrimRight(kind, "0123456789-")
 	s.deps.Meter.Panicked(kind)
 	s.deps.Log.Warn("actor restarts", slog.String("actor", f.Actor), slog.Int("strikes", f.Strikes), slog.Duration("delay", f.Delay))
 }
@@ -266,7 +279,7 @@ func (s *System) Submit(req *stream.Request) *stream.Response {
 	}
 	return stream.Start(s.cfg.Stream, stream.Deps{
 		Live: s.live, Log: s.deps.Log,
-		Router: func(message any) { s.actors.Root.Send(m.router, message) },
+		Router: func(message any) { s.tellRouter(m, message) },
 		Model:  stream.Model{Decoder: m.Tokenizer, EndTokens: m.Tokenizer.Ends()},
 		Ended:  m.ended,
 	}, req)
@@ -279,7 +292,7 @@ func (s *System) Tokenize(ctx context.Context, name string, in stream.Input) ([]
 		return nil, fault.New(fault.ModelNotFound, "the model %q does not exist", name)
 	}
 	reply := make(chan router.Tokenized, 1)
-	s.actors.Root.Send(m.router, &router.Tokenize{Input: in, Reply: reply})
+	s.tellRouter(m, &router.Tokenize{Input: in, Reply: reply})
 	select {
 	case r := <-reply:
 		if r.Err != nil {
@@ -355,6 +368,9 @@ func (s *System) Drain(ctx context.Context) error {
 	s.Close()
 	return s.live.Drained(ctx)
 }
+
+// startWait bounds how long the actors may take to start; they wait for nothing.
+const startWait = 10 * time.Second
 
 // stopWait bounds how long the actors may take to stop; they only wait for goroutines that promise to end at once.
 const stopWait = 10 * time.Second

@@ -20,7 +20,8 @@ type Deps struct {
 	Log     *slog.Logger
 	Meter   *meter.Meter
 	Failed  func(supervise.Failed) // hears of a child that panicked
-	Router  *actor.PID             // is told of room
+	// TellRouter tells the model's router of room.
+	TellRouter func(message any)
 	// Announce asks every live request to answer with Announced and returns how many were asked.
 	Announce func(id scoring.ReplicaID, epoch uint64) int
 	// Gone hears that the replica is drained and may be forgotten; maybe more than once.
@@ -99,7 +100,7 @@ func (a *replicaActor) Receive(c actor.Context) {
 
 func (a *replicaActor) start(c actor.Context) {
 	ref := a.deps.Ref
-	ref.pid.Store(c.Self())
+	ref.Attach(c.Self())
 	epoch := ref.epochs.Add(1)
 	a.meter.State(ref.Snapshot().State.String())
 	// Until the new machine has published, nobody may take the old ledger for true.
@@ -147,7 +148,7 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reser
 		case publish:
 			a.publish()
 			if e.room {
-				c.Send(a.deps.Router, Room{a.cfg.ID})
+				a.deps.TellRouter(Room{a.cfg.ID})
 			}
 		case hurryProbe:
 			c.Send(a.connection, probeNow{})

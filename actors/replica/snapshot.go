@@ -98,6 +98,9 @@ func (r *Ref) suspend() {
 	r.snapshot.Store(&snap)
 }
 
+// Attach makes a spawned actor the one that Tell reaches.
+func (r *Ref) Attach(pid *actor.PID) { r.pid.Store(pid) }
+
 // Tell sends a message to the actor. Before the actor is spawned and after it has stopped the message is dropped.
 func (r *Ref) Tell(message any) {
 	if pid := r.pid.Load(); pid != nil {

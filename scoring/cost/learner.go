@@ -103,29 +103,28 @@ func (l *Learner) Output(produced scoring.Tokens) {
 // Forget drops what is known of a replica: it left, or came back as another machine.
 func (l *Learner) Forget(id scoring.ReplicaID) { delete(l.replicas, id) }
 
-// fleetSteps is how many runs of steps at the fleet's rates a replica's own are mixed with.
-const fleetSteps = 16
-
-// Rates implements [Estimator]. A replica not seen yet counts as one of its fellows, not as the device that the
-// configuration had in mind; one that was seen is the mean of what it showed and of the fleet, weighted by how much that is.
-// Both come from the same estimate: a lone replica that was seen does not differ from those that were not, or else noise and
-// the pull of the prior would draw its conversations away from their cache.
+// Rates implements [Estimator]. The fleet is the prior of a replica, and the configured rates are a weak one of the fleet: a
+// replica not seen yet counts as one of its fellows, not as the device that the configuration had in mind. The pull from
+// above must be weak: what it adds or takes would stand between a replica that was seen and those that were not, and draw
+// conversations away from their cache.
 func (l *Learner) Rates(id scoring.ReplicaID) Rates {
 	weight := l.cfg.PriorShare * l.longest
-	factor := l.fleet.speed.factor(1, weight)
+	factor := l.fleet.speed.factor(1, weight*fleetPull)
 	r := l.cfg.Prior
-	step, perKV := l.fleet.steps.fit(l.cfg.Prior)
+	r.StepSeconds, r.StepSecondsPerKVToken = l.fleet.steps.fit(r, stepPull*fleetPull)
 	if o := l.replicas[id]; o != nil {
-		if seen := o.speed.predicted; seen > 0 {
-			factor = (seen*o.speed.factor(1, weight) + weight*factor) / (seen + weight)
-		}
-		ownStep, ownPerKV := o.steps.fit(l.cfg.Prior)
-		own := o.steps.n / (o.steps.n + fleetSteps)
-		step, perKV = own*ownStep+(1-own)*step, own*ownPerKV+(1-own)*perKV
+		factor = o.speed.factor(factor, weight)
+		r.StepSeconds, r.StepSecondsPerKVToken = o.steps.fit(r, stepPull)
 	}
-	r.StepSeconds, r.StepSecondsPerKVToken = step, perKV
 	return r.scaled(factor)
 }
+
+const (
+	// stepPull is how many runs of steps at each of the prior's two points the prior of a replica weighs.
+	stepPull = 4
+	// fleetPull is how much less the configured rates weigh for the fleet than the fleet for a replica.
+	fleetPull = 1.0 / 16
+)
 
 // OutputTokens implements [Estimator].
 func (l *Learner) OutputTokens(maxTokens scoring.Tokens) scoring.Tokens {
@@ -156,11 +155,8 @@ func (s *speed) factor(prior, weight float64) float64 {
 // line is a decayed least-squares fit of step time on KV tokens, started with two points of the prior.
 type line struct{ n, x, y, xx, xy float64 }
 
-// priorKV and priorWeight place and weigh the prior's second point; the first is at 0.
-const (
-	priorKV     = 100_000
-	priorWeight = 4
-)
+// priorKV is the prior's second point; the first is at 0.
+const priorKV = 100_000
 
 func (f *line) observe(x, y, keep float64) {
 	f.n = keep*f.n + 1
@@ -171,19 +167,19 @@ func (f *line) observe(x, y, keep float64) {
 }
 
 // fit returns intercept and slope in seconds, never negative. The prior stays in the fit, so that observations at one
-// single load leave the slope defined.
-func (f *line) fit(prior Rates) (step, perKV float64) {
+// single load leave the slope defined; weight is how many observations each of its two points counts as.
+func (f *line) fit(prior Rates, weight float64) (step, perKV float64) {
 	if f.n == 0 {
 		return prior.StepSeconds, prior.StepSecondsPerKVToken
 	}
 	g := *f
 	for _, x := range [...]float64{0, priorKV} {
 		y := prior.StepSeconds + prior.StepSecondsPerKVToken*x
-		g.n += priorWeight
-		g.x += priorWeight * x
-		g.y += priorWeight * y
-		g.xx += priorWeight * x * x
-		g.xy += priorWeight * x * y
+		g.n += weight
+		g.x += weight * x
+		g.y += weight * y
+		g.xx += weight * x * x
+		g.xy += weight * x * y
 	}
 	slope := (g.n*g.xy - g.x*g.y) / (g.n*g.xx - g.x*g.x)
 	if slope < 0 {
