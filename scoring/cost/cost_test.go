@@ -151,10 +151,10 @@ func TestPriorUntilSeen(t *testing.T) {
 	tokens := scoring.Tokens(1000)
 	predicted := cost.DefaultRates().PrefillSeconds(tokens, 0)
 	l.FirstToken("a", tokens, 0, seconds(10*predicted))
-	// Ten times the prediction, less the pass that any first token takes, beside a 32nd of the longest prefill seen at the
+	// Ten times the prediction, less the pass that any first token takes, beside a 128th of the longest prefill seen at the
 	// prior for the fleet, and half of it at the fleet's for the replica.
 	measured := 10*predicted - cost.DefaultRates().StepSeconds
-	fleet := (predicted/32 + measured) / (predicted/32 + predicted)
+	fleet := (predicted/128 + measured) / (predicted/128 + predicted)
 	own := (predicted/2*fleet + measured) / (predicted/2 + predicted)
 	require.InEpsilon(t, own, l.Rates("a").PrefillSecondsPerToken/cost.DefaultRates().PrefillSecondsPerToken, 1e-6)
 	require.InEpsilon(t, fleet, l.Rates("b").PrefillSecondsPerToken/cost.DefaultRates().PrefillSecondsPerToken, 1e-6)

@@ -121,9 +121,9 @@ func (l *Learner) Rates(id scoring.ReplicaID) Rates {
 
 const (
 	// stepPull is how many runs of steps at each of the prior's two points the prior of a replica weighs.
-	stepPull = 4
+	stepPull = 16
 	// fleetPull is how much less the configured rates weigh for the fleet than the fleet for a replica.
-	fleetPull = 1.0 / 16
+	fleetPull = 1.0 / 64
 )
 
 // OutputTokens implements [Estimator].
