@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 
@@ -192,5 +193,9 @@ func (a *replicaActor) arm(c actor.Context) {
 
 // failureOf returns an error of a probe as a failure.
 func failureOf(err error) *engine.Failure {
+	var f *engine.Failure
+	if errors.As(err, &f) {
+		return f // its words are not to be wrapped in themselves
+	}
 	return &engine.Failure{Kind: engine.KindOf(err), Message: err.Error(), Err: err}
 }
