@@ -156,13 +156,13 @@ func (l *loop) step(event sim.Event, submitted *call) {
 		l.die(err)
 		return
 	}
+	l.publish() // before anybody hears of the step: who was told of an end sees its blocks free
 	if submitted != nil {
 		effects = l.admit(event.(sim.Submit).ID, submitted, effects)
 	}
 	for _, effect := range effects {
 		l.perform(effect)
 	}
-	l.publish()
 }
 
 // advance turns a panic of the machine or the token source into an error.
@@ -216,6 +216,9 @@ func (l *loop) end(id string, err error) {
 
 // die ends the life of the process: every call and feed breaks.
 func (l *loop) die(cause error) {
+	l.machine, l.hung = nil, false
+	l.timer.Stop()
+	l.publish() // first, as in step
 	for id := range l.calls {
 		l.end(id, broken(cause))
 	}
@@ -223,9 +226,6 @@ func (l *loop) die(cause error) {
 		f.fail(broken(cause))
 	}
 	clear(l.feeds)
-	l.machine, l.hung = nil, false
-	l.timer.Stop()
-	l.publish()
 }
 
 // subscribe puts a snapshot into the feed, in place of what is in it; batches follow it without a hole.
