@@ -23,20 +23,6 @@ type Engine interface {
 	Close() error
 }
 
-// KVSource is implemented by engines that report what their KV cache holds.
-type KVSource interface {
-	// Subscribe calls sink with every batch of cache events, in order, until ctx ends or the feed breaks. The first
-	// batch after a subscription carries Reset and describes all that the cache holds at that moment.
-	Subscribe(ctx context.Context, sink func(KVBatch)) error
-}
-
-// KVBatch is a run of cache events as they left the engine.
-type KVBatch struct {
-	Seq    uint64 // grows by one a batch; a hole means events are lost
-	Reset  bool   // what was known before is void
-	Events []prefix.Event
-}
-
 // Request is one attempt of one leg. It carries either token IDs or, for engines that render themselves, a chat body.
 type Request struct {
 	ID           string          // names the attempt in the engine's log; unique in this process
@@ -169,6 +155,7 @@ type Capabilities struct {
 	Logprobs      bool
 	MinTokens     bool
 	LogitBias     bool
-	KVEvents      bool // the engine implements KVSource
-	Chat          bool // takes Request.ChatBody
+	KVEvents      bool          // the engine implements KVSource
+	KVCopies      prefix.Copies // how its events count a block that is stored again
+	Chat          bool          // takes Request.ChatBody
 }

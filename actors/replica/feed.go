@@ -111,7 +111,7 @@ func (f *feed) tune(c actor.Context, t tune) {
 	}
 	f.place = &Place{
 		Index: ix, BlockTokens: t.blockTokens,
-		Slot: ix.Add(src, scoring.Blocks(max(1, t.capacity/t.blockTokens))),
+		Slot: ix.Add(prefix.SlotConfig{Source: src, CapacityBlocks: scoring.Blocks(max(1, t.capacity/t.blockTokens))}),
 	}
 	f.deps.Ref.place.Store(f.place)
 	f.subscribe(c)

@@ -53,7 +53,7 @@ type scratch struct {
 // match is what one index holds of the prompt that is decided for, by slot.
 type match struct {
 	index *prefix.Index
-	held  []scoring.Blocks
+	held  []prefix.Overlap
 }
 
 // plan is what a leg needs, before it is fitted to a replica.
@@ -161,7 +161,7 @@ func (m *machine) pending(id scoring.ReplicaID) booking {
 func (s *scratch) held(now time.Time, p *replica.Place, keys []prefix.Key, used *int) scoring.Blocks {
 	for i := range s.matches[:*used] {
 		if s.matches[i].index == p.Index {
-			return s.matches[i].held[p.Slot]
+			return s.matches[i].held[p.Slot].Device
 		}
 	}
 	if *used == len(s.matches) {
@@ -170,7 +170,7 @@ func (s *scratch) held(now time.Time, p *replica.Place, keys []prefix.Key, used 
 	x := &s.matches[*used]
 	*used++
 	x.index, x.held = p.Index, p.Index.Match(now, keys, x.held)
-	return x.held[p.Slot]
+	return x.held[p.Slot].Device
 }
 
 // besides says whether a leg with the same prompt is to go to the replica.

@@ -57,7 +57,7 @@ func newFleet(t *testing.T, name string, seed uint64, rates ...cost.Rates) *flee
 	for i, r := range rates {
 		limits := scoring.Limits{KVBlocks: 25_000, Seats: 256, SequenceTokens: 131_072, BlockTokens: blockTokens}
 		f.replicas = append(f.replicas, &replica{
-			id: scoring.ReplicaID(fmt.Sprintf("r%d", i)), slot: f.index.Add(prefix.Routed, limits.KVBlocks),
+			id: scoring.ReplicaID(fmt.Sprintf("r%d", i)), slot: f.index.Add(prefix.SlotConfig{Source: prefix.Routed, CapacityBlocks: limits.KVBlocks}),
 			ledger: ledger.New(limits), rates: r,
 		})
 	}
@@ -90,12 +90,12 @@ func (f *fleet) dispatch(req request) int {
 	claims := make([]ledger.Claim, len(f.replicas))
 	candidates := make([]policy.Candidate, len(f.replicas))
 	for i, r := range f.replicas {
-		plan.OverlapTokens = min(scoring.Tokens(overlap[r.slot])*blockTokens, plan.PromptTokens-1)
+		plan.OverlapTokens = min(scoring.Tokens(overlap[r.slot].Device)*blockTokens, plan.PromptTokens-1)
 		load := r.ledger.Load()
 		claims[i] = plan.Claim(load.Limits)
 		candidates[i] = policy.Candidate{
 			ID: r.id, Load: load, OverlapTokens: plan.OverlapTokens,
-			NeedBlocks: policy.NeedBlocks(claims[i], overlap[r.slot]), Rates: r.rates,
+			NeedBlocks: policy.NeedBlocks(claims[i], overlap[r.slot].Device), Rates: r.rates,
 		}
 	}
 	dec := f.policy.Decide(f.now, &demand, candidates)

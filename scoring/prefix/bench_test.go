@@ -43,7 +43,7 @@ func filledIndex(b *testing.B, slots int, tokens []uint32, spread bool) *prefix.
 	cfg.Model, cfg.BlockTokens = "m", benchBlock
 	ix := prefix.NewIndex(cfg)
 	for i := range slots {
-		s := ix.Add(prefix.Events, 1_000_000)
+		s := ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 1_000_000})
 		held := len(tokens)
 		if spread {
 			held = len(tokens) * (i + 1) / slots
@@ -73,8 +73,8 @@ func BenchmarkMatch(b *testing.B) {
 					ix := filledIndex(b, slots, tokens, spread)
 					keys := prefix.AppendKeys(nil, prefix.Namespace{Model: "m"}.Seed(), tokens, benchBlock)
 					dst := ix.Match(start, keys, nil)
-					if int(dst[slots-1]) != len(keys) {
-						b.Fatalf("%d of %d blocks", dst[slots-1], len(keys))
+					if int(dst[slots-1].Device) != len(keys) {
+						b.Fatalf("%d of %d blocks", dst[slots-1].Device, len(keys))
 					}
 					b.ReportAllocs()
 					for b.Loop() {
@@ -92,7 +92,7 @@ func BenchmarkApply(b *testing.B) {
 	cfg := prefix.DefaultConfig()
 	cfg.Model, cfg.BlockTokens = "m", benchBlock
 	ix := prefix.NewIndex(cfg)
-	s := ix.Add(prefix.Events, 1_000_000)
+	s := ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 1_000_000})
 	stores := make([]prefix.Event, 2*kept)
 	removes := make([][]prefix.Event, len(stores))
 	for i := range stores {
@@ -118,7 +118,7 @@ func BenchmarkApply(b *testing.B) {
 // BenchmarkSpeculate is the router's part of a dispatch.
 func BenchmarkSpeculate(b *testing.B) {
 	ix := prefix.NewIndex(prefix.DefaultConfig())
-	s := ix.Add(prefix.Events, 1_000_000)
+	s := ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 1_000_000})
 	keys := prefix.AppendKeys(nil, 1, benchTokens(32_768), benchBlock)
 	until := start.Add(time.Minute)
 	b.ReportAllocs()

@@ -22,6 +22,32 @@ const (
 	NumSources
 )
 
+// Copies says how an engine counts a block that it stores again.
+type Copies uint8
+
+// Ways of counting.
+const (
+	Counted Copies = iota // every store is a copy, and every copy has a removal (vLLM)
+	AsSet                 // a block is there or not (SGLang)
+
+	NumCopies
+)
+
+// SlotConfig says what a slot is of.
+type SlotConfig struct {
+	Source Source
+	Copies Copies
+	// CapacityBlocks is what the replica's device cache holds, at least 1: the size of a Routed slot's memory, and the base of
+	// an Events slot's bound.
+	CapacityBlocks scoring.Blocks
+}
+
+// Overlap is how many leading blocks of a prompt a replica holds, tier by tier: the first Device ones are on the device, the
+// next Host ones in the host's memory or the device, the next Disk ones anywhere.
+type Overlap struct {
+	Device, Host, Disk scoring.Blocks
+}
+
 // Config bounds an index and says what it is for.
 type Config struct {
 	Model       string // part of every namespace
@@ -67,9 +93,8 @@ func NewIndex(cfg Config) *Index {
 // BlockTokens returns the block size the index was made for.
 func (ix *Index) BlockTokens() int { return ix.cfg.BlockTokens }
 
-// Add gives a replica the lowest free slot. capacity is the number of blocks its cache holds, at least 1: the size of a
-// Routed slot's memory, and the base of an Events slot's bound.
-func (ix *Index) Add(src Source, capacity scoring.Blocks) Slot {
+// Add gives a replica the lowest free slot.
+func (ix *Index) Add(cfg SlotConfig) Slot {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	old := *ix.slots.Load()
@@ -82,7 +107,7 @@ func (ix *Index) Add(src Source, capacity scoring.Blocks) Slot {
 	}
 	next := make([]*slot, max(len(old), place+1))
 	copy(next, old)
-	next[place] = newSlot(src, max(1, int(capacity)))
+	next[place] = newSlot(cfg.Source, max(1, int(cfg.CapacityBlocks)))
 	ix.slots.Store(&next)
 	return Slot(place)
 }
@@ -186,7 +211,7 @@ func (ix *Index) Routed(s Slot, keys []Key) {
 // Match appends to dst[:0], for every slot, how many leading blocks of keys the slot holds at now; free and void slots
 // hold none. A block counts if the engine's events say so (or, on a Routed slot, the memory of what was routed there),
 // or if a speculation covers it. That a full hit still recomputes the last block is for the caller to know.
-func (ix *Index) Match(now time.Time, keys []Key, dst []scoring.Blocks) []scoring.Blocks {
+func (ix *Index) Match(now time.Time, keys []Key, dst []Overlap) []Overlap {
 	nano := now.UnixNano()
 	for {
 		seen := ix.clock.Load()
@@ -203,7 +228,7 @@ func (ix *Index) Match(now time.Time, keys []Key, dst []scoring.Blocks) []scorin
 			n = sl.match(now, keys)
 			sl.mu.RUnlock()
 		}
-		dst = append(dst, scoring.Blocks(n))
+		dst = append(dst, Overlap{Device: scoring.Blocks(n)})
 	}
 	return dst
 }

@@ -67,7 +67,7 @@ func TestIndexAgainstOracle(t *testing.T) {
 		ix := prefix.NewIndex(testConfig())
 		oracles := make([]*oracle, slots)
 		for i := range oracles {
-			require.Equal(t, prefix.Slot(i), ix.Add(prefix.Events, 1000))
+			require.Equal(t, prefix.Slot(i), ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 1000}))
 			oracles[i] = &oracle{}
 		}
 		now := start
@@ -184,7 +184,7 @@ func TestIndexAgainstOracle(t *testing.T) {
 				require.Len(t, got, slots)
 				for i, o := range oracles {
 					want := o.match(now, seq.texts())
-					require.Equal(t, want, int(got[i]), "slot %d, sequence %v", i, seq)
+					require.Equal(t, want, int(got[i].Device), "slot %d, sequence %v", i, seq)
 					st := ix.Stats(prefix.Slot(i))
 					blocks, copies, orphans, holes := o.stats()
 					require.Equal(t, []int{blocks, copies, orphans, holes}, []int{st.Blocks, st.Copies, st.Orphans, st.Holes},
@@ -214,7 +214,7 @@ func TestRoutedAgainstOracle(t *testing.T) {
 	checkOften(t, func(t *rapid.T) {
 		capacity := rapid.IntRange(1, 12).Draw(t, "capacity")
 		ix := prefix.NewIndex(testConfig())
-		s := ix.Add(prefix.Routed, scoring.Blocks(capacity))
+		s := ix.Add(prefix.SlotConfig{Source: prefix.Routed, CapacityBlocks: scoring.Blocks(capacity)})
 		var recent []prefix.Key
 		t.Repeat(map[string]func(*rapid.T){
 			"routed": func(t *rapid.T) {
@@ -245,7 +245,7 @@ func TestRoutedAgainstOracle(t *testing.T) {
 				for want < len(keys) && slices.Contains(recent, keys[want]) {
 					want++
 				}
-				require.Equal(t, []scoring.Blocks{scoring.Blocks(want)}, ix.Match(start, keys, nil))
+				require.Equal(t, onDevice(scoring.Blocks(want)), ix.Match(start, keys, nil))
 				require.Equal(t, len(recent), ix.Stats(s).Blocks)
 				if want > 0 {
 					did["hit"]++
@@ -267,7 +267,7 @@ func TestMemoryIsBounded(t *testing.T) {
 
 	t.Run("orphans", func(t *testing.T) {
 		ix := prefix.NewIndex(cfg)
-		s := ix.Add(prefix.Events, 1000)
+		s := ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 1000})
 		for i := range 50 {
 			ix.Apply(s, []prefix.Event{seq(i).stored(1, 3)})
 			require.LessOrEqual(t, ix.Stats(s).Orphans, cfg.OrphansMax)
@@ -277,18 +277,18 @@ func TestMemoryIsBounded(t *testing.T) {
 		require.Equal(t, cfg.OrphansMax, st.Copies)
 		// The newest are still there, the oldest are not.
 		ix.Apply(s, []prefix.Event{seq(49).stored(0, 1), seq(0).stored(0, 1)})
-		require.Equal(t, []scoring.Blocks{3}, ix.Match(start, seq(49).keys(), nil))
-		require.Equal(t, []scoring.Blocks{1}, ix.Match(start, seq(0).keys(), nil))
+		require.Equal(t, onDevice(3), ix.Match(start, seq(49).keys(), nil))
+		require.Equal(t, onDevice(1), ix.Match(start, seq(0).keys(), nil))
 	})
 	t.Run("speculations", func(t *testing.T) {
 		ix := prefix.NewIndex(cfg)
-		s := ix.Add(prefix.Events, 1000)
+		s := ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 1000})
 		for i := range 10 {
 			ix.Speculate(s, scoring.Ticket{Number: uint64(i)}, seq(i).keys(), start.Add(time.Second))
 		}
 		require.Equal(t, cfg.SpeculationsMax, ix.Stats(s).Speculations)
-		require.Equal(t, []scoring.Blocks{3}, ix.Match(start, seq(9).keys(), nil))
-		require.Equal(t, []scoring.Blocks{0}, ix.Match(start, seq(5).keys(), nil))
+		require.Equal(t, onDevice(3), ix.Match(start, seq(9).keys(), nil))
+		require.Equal(t, onDevice(0), ix.Match(start, seq(5).keys(), nil))
 		// Those whose time is over make room when the next comes.
 		ix.Match(start.Add(time.Minute), seq(9).keys(), nil)
 		ix.Speculate(s, scoring.Ticket{Number: 99}, seq(0).keys(), start.Add(time.Hour))
@@ -296,23 +296,23 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 	t.Run("blocks beyond what the replica can hold", func(t *testing.T) {
 		ix := prefix.NewIndex(cfg)
-		s := ix.Add(prefix.Events, 6)
+		s := ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 6})
 		for i := range 4 {
 			ix.Apply(s, []prefix.Event{seq(i).stored(0, 3)})
 		}
-		require.Equal(t, []scoring.Blocks{3}, ix.Match(start, seq(0).keys(), nil))
+		require.Equal(t, onDevice(3), ix.Match(start, seq(0).keys(), nil))
 		ix.Apply(s, []prefix.Event{seq(4).stored(0, 3)}) // 15 copies on a replica of 6 blocks: removals were lost
 		st := ix.Stats(s)
 		require.EqualValues(t, 1, st.Overflows)
 		require.True(t, st.Void)
 		require.Zero(t, st.Copies)
-		require.Equal(t, []scoring.Blocks{0}, ix.Match(start, seq(4).keys(), nil))
+		require.Equal(t, onDevice(0), ix.Match(start, seq(4).keys(), nil))
 		ix.Apply(s, []prefix.Event{seq(5).stored(0, 3)})
-		require.Equal(t, []scoring.Blocks{3}, ix.Match(start, seq(5).keys(), nil))
+		require.Equal(t, onDevice(3), ix.Match(start, seq(5).keys(), nil))
 	})
 	t.Run("removals leave the size where it was", func(t *testing.T) {
 		ix := prefix.NewIndex(cfg)
-		s := ix.Add(prefix.Events, 64)
+		s := ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 64})
 		for i := range 20_000 {
 			ix.Apply(s, []prefix.Event{seq(i).stored(0, 3)})
 			if i >= 16 {
@@ -376,19 +376,19 @@ func TestOddEvents(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ix := prefix.NewIndex(testConfig())
-			s := ix.Add(prefix.Events, 100)
+			s := ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 100})
 			ix.Apply(s, tc.events)
 			require.EqualValues(t, 1, tc.count(ix.Stats(s)))
-			require.Equal(t, []scoring.Blocks{tc.blocks}, ix.Match(start, seq.keys(), nil))
+			require.Equal(t, onDevice(tc.blocks), ix.Match(start, seq.keys(), nil))
 		})
 	}
 
 	t.Run("a partial last block is left out, with or without a hash", func(t *testing.T) {
 		for _, hashes := range [][]uint64{{1, 2}, {1, 2, 3}} {
 			ix := prefix.NewIndex(testConfig())
-			s := ix.Add(prefix.Events, 100)
+			s := ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 100})
 			ix.Apply(s, []prefix.Event{{Kind: prefix.Stored, BlockTokens: 2, Tokens: seq.tokens[:5], Hashes: hashes}})
-			require.Equal(t, []scoring.Blocks{2}, ix.Match(start, seq.keys(), nil))
+			require.Equal(t, onDevice(2), ix.Match(start, seq.keys(), nil))
 		}
 	})
 }
@@ -398,9 +398,9 @@ func TestOddEvents(t *testing.T) {
 func TestVoidUntilTheFeedSpeaks(t *testing.T) {
 	seq := sequence{prefix.Namespace{Model: model}, []uint32{1, 2, 3, 4}}
 	ix := prefix.NewIndex(testConfig())
-	s := ix.Add(prefix.Events, 10)
+	s := ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 10})
 	speculate := func() { ix.Speculate(s, scoring.Ticket{Number: 1}, seq.keys(), start.Add(time.Second)) }
-	held := func() int { return int(ix.Match(start, seq.keys(), nil)[s]) }
+	held := func() int { return int(ix.Match(start, seq.keys(), nil)[s].Device) }
 
 	speculate()
 	require.Equal(t, 2, held(), "a new slot is not void: its cache is empty until its feed says otherwise")
@@ -420,11 +420,11 @@ func TestSlots(t *testing.T) {
 	ix := prefix.NewIndex(testConfig())
 	require.Empty(t, ix.Match(start, seq.keys(), nil))
 	for i := range 3 {
-		require.Equal(t, prefix.Slot(i), ix.Add(prefix.Events, 10))
+		require.Equal(t, prefix.Slot(i), ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 10}))
 		ix.Apply(prefix.Slot(i), []prefix.Event{seq.stored(0, 1)})
 	}
 	ix.Remove(1)
-	require.Equal(t, []scoring.Blocks{1, 0, 1}, ix.Match(start, seq.keys(), nil))
+	require.Equal(t, onDevice(1, 0, 1), ix.Match(start, seq.keys(), nil))
 	ix.Apply(1, []prefix.Event{seq.stored(0, 1)})
 	ix.Routed(1, seq.keys())
 	ix.Speculate(1, scoring.Ticket{}, seq.keys(), start.Add(time.Second))
@@ -432,13 +432,13 @@ func TestSlots(t *testing.T) {
 	ix.Void(1)
 	ix.Remove(7)
 	require.Equal(t, prefix.Stats{}, ix.Stats(1))
-	require.Equal(t, []scoring.Blocks{1, 0, 1}, ix.Match(start, seq.keys(), nil))
+	require.Equal(t, onDevice(1, 0, 1), ix.Match(start, seq.keys(), nil))
 
-	require.Equal(t, prefix.Slot(1), ix.Add(prefix.Routed, 10), "the free place is used again")
-	require.Equal(t, []scoring.Blocks{1, 0, 1}, ix.Match(start, seq.keys(), nil), "and remembers nothing")
+	require.Equal(t, prefix.Slot(1), ix.Add(prefix.SlotConfig{Source: prefix.Routed, CapacityBlocks: 10}), "the free place is used again")
+	require.Equal(t, onDevice(1, 0, 1), ix.Match(start, seq.keys(), nil), "and remembers nothing")
 	ix.Routed(1, seq.keys())
 	ix.Apply(1, []prefix.Event{{Kind: prefix.Cleared}})
-	require.Equal(t, []scoring.Blocks{1, 1, 1}, ix.Match(start, seq.keys(), nil), "a routed slot takes no events")
+	require.Equal(t, onDevice(1, 1, 1), ix.Match(start, seq.keys(), nil), "a routed slot takes no events")
 }
 
 // TestManyReaders: one writer a slot, many readers; run with -race.
@@ -450,7 +450,7 @@ func TestManyReaders(t *testing.T) {
 		return sequence{prefix.Namespace{Model: model}, []uint32{uint32(i % 5), 1, uint32(i % 3), 2}}
 	}
 	for range 2 {
-		s := ix.Add(prefix.Events, 1_000_000)
+		s := ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 1_000_000})
 		writers.Go(func() {
 			for i := range 2000 {
 				ix.Apply(s, []prefix.Event{seq(i).stored(0, 2)})
@@ -463,12 +463,12 @@ func TestManyReaders(t *testing.T) {
 	}
 	writers.Go(func() {
 		for range 200 {
-			ix.Remove(ix.Add(prefix.Routed, 10))
+			ix.Remove(ix.Add(prefix.SlotConfig{Source: prefix.Routed, CapacityBlocks: 10}))
 		}
 	})
 	for range 2 {
 		readers.Go(func() {
-			var dst []scoring.Blocks
+			var dst []prefix.Overlap
 			for i := 0; ; i++ {
 				select {
 				case <-done:
@@ -477,7 +477,7 @@ func TestManyReaders(t *testing.T) {
 				}
 				dst = ix.Match(start, seq(i).keys(), dst)
 				for _, n := range dst {
-					if n > 2 {
+					if n.Device > 2 {
 						t.Errorf("%d of 2 blocks", n)
 						return
 					}
@@ -489,4 +489,13 @@ func TestManyReaders(t *testing.T) {
 	writers.Wait()
 	close(done)
 	readers.Wait()
+}
+
+// onDevice is the answer of slots that hold so many leading blocks on their devices.
+func onDevice(blocks ...scoring.Blocks) []prefix.Overlap {
+	overlaps := make([]prefix.Overlap, len(blocks))
+	for i, n := range blocks {
+		overlaps[i].Device = n
+	}
+	return overlaps
 }

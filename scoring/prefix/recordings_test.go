@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"plimsoll/scoring"
 	"plimsoll/scoring/prefix"
 	"plimsoll/testbench/shared"
 )
@@ -245,7 +244,7 @@ func replay(t *testing.T, name string, requests []recordedRequest) (compared, hi
 	cfg.Model, cfg.BlockTokens = "tiny", size
 	ix := prefix.NewIndex(cfg)
 	for _, f := range feeds {
-		f.slot = ix.Add(prefix.Events, 128)
+		f.slot = ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 128})
 	}
 	reports := map[string]bool{}
 	for _, r := range requests {
@@ -297,6 +296,6 @@ func predict(t *testing.T, ix *prefix.Index, slot prefix.Slot, r *recordedReques
 		space.LoRA = r.Request.Model
 	}
 	size := ix.BlockTokens()
-	held := ix.Match(start, prefix.AppendKeys(nil, space.Seed(), tokens, size), []scoring.Blocks{})[slot]
+	held := ix.Match(start, prefix.AppendKeys(nil, space.Seed(), tokens, size), nil)[slot].Device
 	return min(int(held), (len(tokens)-1)/size) * size
 }
