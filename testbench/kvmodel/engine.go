@@ -213,7 +213,7 @@ func (e *Engine) offload() {
 }
 
 func (e *Engine) dropHost() Node {
-	oldest, at := Node(none), uint64(0)
+	oldest, at := none, uint64(0)
 	for node, used := range e.host {
 		if oldest == none || used < at {
 			oldest, at = node, used
