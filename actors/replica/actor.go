@@ -102,12 +102,8 @@ func (a *replicaActor) Receive(c actor.Context) {
 func (a *replicaActor) start(c actor.Context) {
 	ref := a.deps.Ref
 	ref.Attach(c.Self())
-	epoch := ref.epochs.Add(1)
 	a.meter.State(ref.Snapshot().State.String())
-	// Until the new machine has published, nobody may take the old ledger for true.
-	old := *ref.Snapshot()
-	old.Epoch, old.Recovering = epoch, epoch > 1
-	ref.snapshot.Store(&old) // before the calls are asked: a grant of the epoch before is told from one of this
+	epoch := ref.begin() // before the calls are asked: a grant of the epoch before is told from one of this
 	awaited := 0
 	if epoch > 1 {
 		a.meter.Restarted()
@@ -177,10 +173,8 @@ func (a *replicaActor) publish() {
 	if ref.life.incarnation != a.m.life.incarnation {
 		a.meter.Reborn()
 	}
-	ref.life = a.m.life
-	snap := a.m.snapshot()
-	ref.snapshot.Store(snap)
-	a.meter.Load(snap.Load)
+	ref.publish(a.m)
+	a.meter.Load(ref.Snapshot().Load)
 	a.meter.Counters(a.m.ledger.Counters())
 }
 

@@ -90,6 +90,22 @@ func (r *Ref) Snapshot() *Snapshot { return r.snapshot.Load() }
 // Place returns the replica's slot in a prefix index, nil while it has none.
 func (r *Ref) Place() *Place { return r.place.Load() }
 
+// begin counts another instance of the actor and returns its number. Until its machine has published, nobody may take the
+// old ledger for true.
+func (r *Ref) begin() (epoch uint64) {
+	epoch = r.epochs.Add(1)
+	old := *r.Snapshot()
+	old.Epoch, old.Recovering = epoch, epoch > 1
+	r.snapshot.Store(&old)
+	return epoch
+}
+
+// publish lets others know how the replica is now, and the next instance what life the engine has.
+func (r *Ref) publish(m *machine) {
+	r.life = m.life
+	r.snapshot.Store(m.snapshot())
+}
+
 // suspend tells others that the actor has failed and takes nothing until its next instance has recovered. It is called on
 // the actor's goroutine.
 func (r *Ref) suspend() {

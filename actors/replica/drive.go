@@ -1,0 +1,96 @@
+package replica
+
+import (
+	"fmt"
+	"time"
+
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+// Shell does what a replica's machine asks for, in the order in which it is called. Publish is called with a snapshot
+// that others may read from then on.
+type Shell interface {
+	Grant(ticket scoring.Ticket)
+	Refuse(ticket scoring.Ticket, reason ledger.Reason)
+	// Publish says that the reference shows a new snapshot; room: that there may be more room than before.
+	Publish(snapshot *Snapshot, room bool)
+	// HurryProbe asks to probe the engine at once.
+	HurryProbe()
+	// TuneFeed says at what index block size and capacity the feed works from now on, for which life.
+	TuneFeed(blockTokens, capacity scoring.Tokens, incarnation uint64)
+	// VoidIndex says that what the feed knows counts no more.
+	VoidIndex()
+	Entered(from, to State, why string)
+	Alarm(what string)
+}
+
+// Machine is a replica's decisions without the actor around them, for who brings a clock, a mail and an engine of its
+// own: the simulator. It is pure but for what it publishes on its reference.
+type Machine struct {
+	m   *machine
+	ref *Ref
+}
+
+// NewMachine begins an epoch of a replica as its actor does: announced tells each live call of the epoch and returns how
+// many answer.
+func NewMachine(now time.Time, cfg Config, ref *Ref, announced func(epoch uint64) int, to Shell) *Machine {
+	epoch := ref.begin()
+	awaited := 0
+	if epoch > 1 {
+		awaited = announced(epoch)
+	}
+	d := &Machine{m: newMachine(now, cfg, ref.Capabilities, ref.life, awaited, ref.Snapshot()), ref: ref}
+	d.perform(to, d.m.start(now))
+	return d
+}
+
+// Message takes a message to the replica's actor.
+func (d *Machine) Message(now time.Time, message any, to Shell) {
+	d.perform(to, d.m.step(now, message))
+}
+
+// NextTick is when the machine wants Tick, if at all.
+func (d *Machine) NextTick() (time.Time, bool) { return d.m.nextTick() }
+
+// Tick says that the time has come which NextTick named, or a later one.
+func (d *Machine) Tick(now time.Time, to Shell) { d.perform(to, d.m.step(now, tick{})) }
+
+// Fail says that the actor has failed: nothing is granted before the next epoch has recovered.
+func (d *Machine) Fail() { d.ref.suspend() }
+
+// Empty says whether no ticket is booked: the set of tickets, the references to shared blocks and the prefill queue are
+// empty, and no sum is left over.
+func (d *Machine) Empty() bool { return d.m.ledger.Empty() }
+
+// State is where the ledger has a ticket.
+func (d *Machine) State(t scoring.Ticket) ledger.State { return d.m.ledger.State(t) }
+
+// SetPlace publishes the replica's slot in a prefix index; nil while it has none. The feed's.
+func (r *Ref) SetPlace(p *Place) { r.place.Store(p) }
+
+func (d *Machine) perform(to Shell, effects []effect) {
+	for _, e := range effects {
+		switch e := e.(type) {
+		case grant:
+			to.Grant(e.ticket)
+		case refuse:
+			to.Refuse(e.ticket, e.reason)
+		case publish:
+			d.ref.publish(d.m)
+			to.Publish(d.ref.Snapshot(), e.room)
+		case hurryProbe:
+			to.HurryProbe()
+		case tuneFeed:
+			to.TuneFeed(e.blockTokens, e.capacity, e.incarnation)
+		case voidIndex:
+			to.VoidIndex()
+		case entered:
+			to.Entered(e.from, e.to, e.why)
+		case alarm:
+			to.Alarm(e.what)
+		default:
+			panic(fmt.Sprintf("replica: no shell does %T", e))
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package router
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/replica"
+	"plimsoll/actors/stream"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+// Shell does what a router's machine asks for, in the order in which it is called.
+type Shell interface {
+	TellCall(call *stream.Call, message any)
+	// Reserve asks a replica's actor, which answers with [replica.Granted] or [replica.Refused].
+	Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64)
+	// GiveBack ends a ticket that was granted and can't be used.
+	GiveBack(ref *replica.Ref, ticket scoring.Ticket)
+	// Turned tells of a submission that was turned away. For statistics.
+	Turned(kind fault.Kind)
+	// Dispatched tells of a submission that was placed after a wait. For statistics.
+	Dispatched(waited time.Duration)
+}
+
+// Machine is a router's decisions without the actor around them, for who brings a clock and a mail of its own: the
+// simulator. It is pure: time and tickets are arguments, the fleet is read from what the references publish.
+type Machine struct {
+	m     *machine
+	views []view
+}
+
+// NewMachine returns a router that knows of no request.
+func NewMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*Machine, error) {
+	m, err := newMachine(cfg, rng, newTicket)
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{m: m}, nil
+}
+
+// Message takes a message to the router: a submission brings its prompts. fleet is ordered by ID.
+func (d *Machine) Message(now time.Time, message any, fleet []*replica.Ref, to Shell) {
+	d.views = views(fleet, d.views)
+	d.perform(to, d.m.step(now, message, d.views))
+}
+
+// NextTick is when the machine wants Tick, if at all.
+func (d *Machine) NextTick() (time.Time, bool) { return d.m.nextTick() }
+
+// Tick says that the time has come which NextTick named, or a later one.
+func (d *Machine) Tick(now time.Time, fleet []*replica.Ref, to Shell) {
+	d.Message(now, tick{}, fleet, to)
+}
+
+// Residue counts what the machine holds of requests: in the queue, in its sets of reservations under way, and in what it
+// has booked for them. Without requests it is all zero.
+type Residue struct {
+	Queued, QueuedCalls, Deadlines, Asking, Tickets, Booked int
+	QueuedTokens                                            scoring.Tokens
+}
+
+// Residue returns what is held now.
+func (d *Machine) Residue() Residue {
+	m := d.m
+	return Residue{
+		Queued: m.waiting.Len(), QueuedTokens: m.waiting.Tokens(), QueuedCalls: len(m.queuedAs), Deadlines: m.deadlines.Len(),
+		Asking: len(m.byCall), Tickets: len(m.tickets), Booked: len(m.booked),
+	}
+}
+
+func (d *Machine) perform(to Shell, effects []effect) {
+	for _, e := range effects {
+		switch e := e.(type) {
+		case tellCall:
+			to.TellCall(e.call, e.message)
+		case reserve:
+			to.Reserve(e.ref, e.claim, e.incarnation)
+		case giveBack:
+			to.GiveBack(e.ref, e.ticket)
+		case refused:
+			to.Turned(e.kind)
+		case dispatched:
+			to.Dispatched(e.waited)
+		case explained, reranked:
+		default:
+			panic(fmt.Sprintf("router: no shell does %T", e))
+		}
+	}
+}
