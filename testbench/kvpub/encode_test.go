@@ -1,0 +1,165 @@
+package kvpub_test
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/scoring/prefix"
+	"plimsoll/testbench/kvpub"
+	"plimsoll/testbench/shared"
+)
+
+// The vectors of the wire contract, which were built with msgspec.
+func TestVectors(t *testing.T) {
+	const hash = 15760518052499183552
+	store := prefix.Event{Kind: prefix.Stored, Hashes: []uint64{hash}, Tokens: []uint32{1, 2, 3, 4}, BlockTokens: 4}
+	remove := prefix.Event{Kind: prefix.Removed, Hashes: []uint64{hash}}
+	cleared := prefix.Event{Kind: prefix.Cleared}
+	array, sglang := kvpub.DefaultConfig(), kvpub.SGLangConfig()
+	array.Form, array.StoredFields = kvpub.Array, 10
+	minusFive := store
+	minusFive.Hashes = []uint64{math.MaxUint64 - 4}
+	for _, c := range []struct {
+		name   string
+		cfg    kvpub.Config
+		events []prefix.Event
+		want   string
+	}{
+		{"map store", kvpub.DefaultConfig(), []prefix.Event{store}, "93cb3ff8000000000000918ba474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657391cfdab89baa7b5857c0b1706172656e745f626c6f636b5f68617368c0a9746f6b656e5f6964739401020304aa626c6f636b5f73697a6504a76c6f72615f6964c0a66d656469756da3475055a96c6f72615f6e616d65c0aa65787472615f6b65797391c0a967726f75705f69647800b26b765f63616368655f737065635f6b696e64ae66756c6c5f617474656e74696f6e00"},
+		{"map removal and clear", kvpub.DefaultConfig(), []prefix.Event{remove, cleared}, "93cb3ff80000000000009284a474797065ac426c6f636b52656d6f766564ac626c6f636b5f68617368657391cfdab89baa7b5857c0a66d656469756da3475055a967726f75705f6964780081a474797065b0416c6c426c6f636b73436c656172656400"},
+		{"array, all three", array, []prefix.Event{store, remove, cleared}, "93cb3ff8000000000000939aab426c6f636b53746f72656491cfdab89baa7b5857c0c0940102030404c0a3475055c091c00094ac426c6f636b52656d6f76656491cfdab89baa7b5857c0a34750550091b0416c6c426c6f636b73436c656172656400"},
+		{"SGLang", sglang, []prefix.Event{minusFive}, "93cb3ff80000000000009187a474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657391fbb1706172656e745f626c6f636b5f68617368c0a9746f6b656e5f6964739401020304aa626c6f636b5f73697a6504a76c6f72615f6964c0a66d656469756da347505500"},
+	} {
+		require.Equal(t, c.want, hex.EncodeToString(encode(c.cfg, c.events...)), c.name)
+	}
+}
+
+func encode(cfg kvpub.Config, events ...prefix.Event) []byte {
+	wrapped := make([]kvpub.Event, len(events))
+	for i, e := range events {
+		wrapped[i].Event = e
+	}
+	return kvpub.NewEncoder(cfg).AppendBatch(nil, at(), wrapped)
+}
+
+type recordedFrame struct {
+	Frames []string `json:"frames"`
+}
+
+type recordedBatch struct {
+	Seq   uint64 `json:"seq"`
+	Batch struct {
+		At     float64
+		Events []recordedEvent
+		Rank   int
+	} `json:"-"`
+	Raw []json.RawMessage `json:"batch"`
+}
+
+type recordedEvent struct {
+	Type    string            `json:"type"`
+	Hashes  []json.RawMessage `json:"block_hashes"`
+	Parent  json.RawMessage   `json:"parent_block_hash"`
+	Tokens  []uint32          `json:"token_ids"`
+	Block   int               `json:"block_size"`
+	LoRA    string            `json:"lora_name"`
+	Extras  [][]string        `json:"extra_keys"`
+	Group   int               `json:"group_idx"`
+	Spec    string            `json:"kv_cache_spec_kind"`
+	Window  int               `json:"kv_cache_spec_sliding_window"`
+	Session string            `json:"session_id"`
+}
+
+// hashOf reads a hash and remembers the bytes of one that has more than its integer.
+func hashOf(t *testing.T, raw json.RawMessage, digests map[uint64][]byte) uint64 {
+	t.Helper()
+	var n uint64
+	if json.Unmarshal(raw, &n) == nil {
+		return n
+	}
+	var long struct {
+		Bytes string `json:"bytes"`
+	}
+	require.NoError(t, json.Unmarshal(raw, &long))
+	digest, err := hex.DecodeString(long.Bytes)
+	require.NoError(t, err)
+	for _, b := range digest[len(digest)-8:] {
+		n = n<<8 | uint64(b)
+	}
+	digests[n] = digest
+	return n
+}
+
+func (r recordedEvent) event(t *testing.T, digests map[uint64][]byte) kvpub.Event {
+	t.Helper()
+	e := kvpub.Event{Session: r.Session, Event: prefix.Event{
+		Tokens: r.Tokens, BlockTokens: r.Block, LoRA: r.LoRA, Group: r.Group, WindowTokens: r.Window,
+	}}
+	switch r.Type {
+	case "BlockStored":
+		e.Kind = prefix.Stored
+	case "BlockRemoved":
+		e.Kind = prefix.Removed
+	case "AllBlocksCleared":
+		e.Kind = prefix.Cleared
+	default:
+		require.Fail(t, "an event of another type", r.Type)
+	}
+	for _, raw := range r.Hashes {
+		e.Hashes = append(e.Hashes, hashOf(t, raw, digests))
+	}
+	if len(r.Parent) > 0 && string(r.Parent) != "null" {
+		parent := hashOf(t, r.Parent, digests)
+		e.Parent = &parent
+	}
+	if r.Spec == "sliding_window" {
+		e.Attention = prefix.SlidingWindow
+	}
+	if len(r.Extras) > 0 {
+		for _, word := range r.Extras[0] {
+			if word != r.LoRA {
+				e.Salt = word
+			}
+		}
+	}
+	return e
+}
+
+// What a real vLLM sent is written again byte for byte: all frames of every recorded session.
+func TestRecordedFrames(t *testing.T) {
+	frames, events := 0, 0
+	for _, name := range shared.Glob(t, "testdata", "kv-events", "*.events.jsonl*") {
+		session, _, _ := strings.Cut(filepath.Base(name), ".events.jsonl")
+		t.Run(session, func(t *testing.T) {
+			want := shared.Lines[recordedFrame](t, strings.Replace(name, ".events.jsonl", ".frames.jsonl", 1))
+			batches := shared.Lines[recordedBatch](t, name)
+			require.Len(t, batches, len(want))
+			digests := make(map[uint64][]byte)
+			encoder := kvpub.NewEncoder(kvpub.DefaultConfig())
+			for i, b := range batches {
+				require.Len(t, b.Raw, 3)
+				require.NoError(t, json.Unmarshal(b.Raw[0], &b.Batch.At))
+				require.NoError(t, json.Unmarshal(b.Raw[1], &b.Batch.Events))
+				require.NoError(t, json.Unmarshal(b.Raw[2], &b.Batch.Rank))
+				list := make([]kvpub.Event, len(b.Batch.Events))
+				for j, r := range b.Batch.Events {
+					list[j] = r.event(t, digests)
+				}
+				seconds, part := math.Modf(b.Batch.At)
+				got := encoder.ForRank(b.Batch.Rank, digests).AppendBatch(nil, time.Unix(int64(seconds), int64(math.Round(part*1e9))), list)
+				require.Equal(t, want[i].Frames[2], hex.EncodeToString(got), "batch %d", i)
+				frames, events = frames+1, events+len(list)
+			}
+		})
+	}
+	t.Logf("%d frames with %d events", frames, events)
+	require.Greater(t, frames, 500)
+	require.Greater(t, events, 900)
+}
