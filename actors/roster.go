@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"plimsoll/actors/fault"
 	"plimsoll/actors/meter"
@@ -59,6 +60,14 @@ func (f *replicaSet) find(id scoring.ReplicaID) (member, bool) {
 	return member{}, false
 }
 
+// other says whether a replica beside one is in one of the states and not suspected.
+func (f *replicaSet) other(than *replica.Ref, states ...replica.State) bool {
+	return slices.ContainsFunc(f.refs(), func(ref *replica.Ref) bool {
+		snap := ref.Snapshot()
+		return ref != than && slices.Contains(states, snap.State) && !snap.Suspect
+	})
+}
+
 // newMember gives a replica a handle and an actor's name.
 func (s *System) newMember(model string, parts Replica) member {
 	s.replicas++
@@ -94,12 +103,28 @@ func (s *System) Add(modelName string, parts Replica) error {
 	return nil
 }
 
-// Remove drains a replica and then forgets it: it gets nothing new, and is gone when its last request has ended. It
-// returns at once; the error is a [*fault.Fault].
+// Remove drains a replica and then forgets it: it gets nothing new, what still runs after Config.DrainWait is moved to other
+// replicas, and it is gone when its last request has ended. It returns at once; the error is a [*fault.Fault].
 func (s *System) Remove(id scoring.ReplicaID) error {
+	leave := time.Now().Add(s.cfg.DrainWait)
+	return s.order(id, replica.Drain{Leave: &leave})
+}
+
+// DrainReplica empties a replica and keeps it, until UndrainReplica or Remove: it gets nothing new, and what still runs after wait is moved
+// to other replicas. It returns at once; the error is a [*fault.Fault].
+func (s *System) DrainReplica(id scoring.ReplicaID, wait time.Duration) error {
+	leave := time.Now().Add(wait)
+	return s.order(id, replica.Drain{Leave: &leave, Keep: true})
+}
+
+// UndrainReplica takes a DrainReplica back. The error is a [*fault.Fault].
+func (s *System) UndrainReplica(id scoring.ReplicaID) error { return s.order(id, replica.Undrain{}) }
+
+// order tells a replica's actor what an operator wants.
+func (s *System) order(id scoring.ReplicaID, what any) error {
 	for _, m := range s.models {
 		if found, ok := m.fleet.find(id); ok {
-			found.ref.Tell(replica.Drain{})
+			found.ref.Tell(what)
 			return nil
 		}
 	}

@@ -33,6 +33,8 @@ type Config struct {
 	Supervise supervise.Config
 	// TokenizeMax is how many inputs the node tokenizes at once.
 	TokenizeMax int
+	// DrainWait is how long requests may go on on a replica that is removed before they are moved.
+	DrainWait time.Duration
 }
 
 // Model is one served model and its replicas.
@@ -62,6 +64,9 @@ type Deps struct {
 // Validate reports what makes no sense.
 func (c Config) Validate() error {
 	errs := []error{c.Stream.Validate()}
+	if c.DrainWait < 0 {
+		errs = append(errs, errors.New("the wait for requests of a removed replica must not be negative"))
+	}
 	if c.TokenizeMax < 1 {
 		errs = append(errs, errors.New("at least one input must be tokenized at once"))
 	}

@@ -68,6 +68,7 @@ func startFleet(t *testing.T, fc fleetConfig) *fleet {
 	}
 	cfg := Config{
 		Models: []Model{parts}, Stream: stream.DefaultConfig(), Supervise: supervise.DefaultConfig(), TokenizeMax: 2,
+		DrainWait: time.Minute,
 	}
 	if fc.adjust != nil {
 		fc.adjust(&cfg)

@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -25,6 +26,10 @@ type Deps struct {
 	TellRouter func(message any)
 	// Announce asks every live request to answer with Announced and returns how many were asked.
 	Announce func(id scoring.ReplicaID, epoch uint64) int
+	// Evict tells the attempts that run here to leave, if there is another place for them.
+	Evict func(incarnation uint64, hung bool, why string)
+	// Successor says whether another replica of the model will serve soon, and none does yet.
+	Successor func() bool
 	// Gone hears that the replica is drained and may be forgotten; maybe more than once.
 	Gone func()
 	// Middleware is put around each kind of actor's Receive, inside its Guard; used by fault injection.
@@ -45,6 +50,7 @@ type replicaActor struct {
 
 	connection, feed *actor.PID
 	alarm            supervise.Alarm
+	waits            *time.Timer // of a Drain that waits for a successor
 }
 
 // Props returns how to spawn a replica actor. Each instance after a panic is a new epoch.
@@ -91,6 +97,15 @@ func (a *replicaActor) Receive(c actor.Context) {
 		c.Send(a.feed, m)
 	case tick:
 		a.alarm.Rung()
+		a.observe(c)
+		a.perform(c, a.m.step(time.Now(), m), nil)
+	case Probed:
+		a.observe(c)
+		a.perform(c, a.m.step(time.Now(), m), nil)
+	case Drain:
+		if a.waitsFor(c, m) {
+			return
+		}
 		a.perform(c, a.m.step(time.Now(), m), nil)
 	case *Reserve:
 		a.perform(c, a.m.step(time.Now(), m), m)
@@ -109,7 +124,8 @@ func (a *replicaActor) start(c actor.Context) {
 		a.meter.Restarted()
 		awaited = a.deps.Announce(a.cfg.ID, epoch)
 	}
-	a.m = newMachine(time.Now(), a.cfg, ref.Capabilities, ref.life, awaited, ref.Snapshot())
+	rng := rand.New(rand.NewPCG(a.deps.Seed, epoch))
+	a.m = newMachine(time.Now(), a.cfg, ref.Capabilities, rng, ref.life, awaited, ref.Snapshot())
 	a.connection = a.spawn(c, "connection", func() actor.Actor {
 		return newConnection(a.cfg, ref.Engine, c.Self(), a.deps.Log, a.deps.Seed)
 	})
@@ -131,6 +147,32 @@ func (a *replicaActor) spawn(c actor.Context, kind string, producer actor.Produc
 func (a *replicaActor) stop() {
 	a.Strategy.Close()
 	a.alarm.Stop()
+	if a.waits != nil {
+		a.waits.Stop()
+	}
+}
+
+// observe tells the machine what the streams have shown, before it judges their silence.
+func (a *replicaActor) observe(c actor.Context) {
+	a.perform(c, a.m.step(time.Now(), a.deps.Ref.pulse.take()), nil)
+}
+
+// successorEvery is how often a drain that waits for a successor looks for it.
+const successorEvery = 100 * time.Millisecond
+
+// waitsFor puts a drain off while this is the last replica that serves and another one is on its way: a fleet whose replicas
+// are replaced one by one always has one. It waits until the time at which what runs is to be moved, at most.
+func (a *replicaActor) waitsFor(c actor.Context, m Drain) bool {
+	late := m.Leave != nil && !time.Now().Before(*m.Leave)
+	if late || !a.m.state.Routable() || !a.deps.Successor() {
+		return false
+	}
+	if a.waits != nil {
+		a.waits.Stop()
+	}
+	self, root := c.Self(), c.ActorSystem().Root
+	a.waits = time.AfterFunc(successorEvery, func() { root.Send(self, m) })
+	return true
 }
 
 // perform does what a step asked for. request is the Reserve that the step answered, if it was one.
@@ -160,6 +202,12 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reser
 			if e.to == Gone {
 				a.deps.Gone()
 			}
+		case sendCanary:
+			c.Send(a.connection, canary(e))
+		case cancelCanary:
+			c.Send(a.connection, noCanary{})
+		case evict:
+			a.deps.Evict(a.m.life.incarnation, e.hung, e.why)
 		case alarm:
 			a.deps.Log.Warn("replica alarm", slog.String("replica", string(a.cfg.ID)), slog.String("what", e.what))
 		}

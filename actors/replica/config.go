@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"plimsoll/actors/supervise"
 	"plimsoll/scoring"
 )
 
@@ -30,6 +31,20 @@ type Config struct {
 	ProbeTimeout  time.Duration // of one probe
 	ProbeFirst    time.Duration // first retry of a dead engine; doubles to ProbeCap
 	ProbeCap      time.Duration
+
+	// Of the rule that finds hung engines (doc.go).
+	HangLeast   time.Duration    // no shorter silence is suspicious
+	HangBlind   time.Duration    // silence that is suspicious of a replica of which too little was seen
+	HangDoubt   time.Duration    // how long its step counter is waited for
+	CanaryRetry time.Duration    // between two canaries to a replica that hung
+	CanaryToken uint32           // the prompt of a canary: any ID that the model's vocabulary has
+	BreaksMax   int              // attempts in a row that broke before a replica is taken out
+	Strikes     supervise.Config // how long a replica stays out after each strike at least
+
+	// A replica that becomes ready has RampSeats at first, and two more with each first token; all of them RampTime after the
+	// first one.
+	RampSeats int
+	RampTime  time.Duration
 }
 
 // DefaultConfig returns the settings for a replica without anything said by the operator.
@@ -41,6 +56,10 @@ func DefaultConfig(id scoring.ReplicaID, model string) Config {
 		DegradedFirst: time.Second, DegradedCap: 30 * time.Second, FailedProbes: 2,
 		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second,
 		ProbeFirst: 250 * time.Millisecond, ProbeCap: 5 * time.Second,
+		HangLeast: 250 * time.Millisecond, HangBlind: 10 * time.Second, HangDoubt: 100 * time.Millisecond,
+		CanaryRetry: time.Second, CanaryToken: 1, BreaksMax: 5,
+		Strikes:   supervise.Config{First: 250 * time.Millisecond, Cap: 4 * time.Second, Window: time.Minute, Jitter: 0.2},
+		RampSeats: 8, RampTime: 2 * time.Second,
 	}
 }
 
@@ -59,6 +78,10 @@ func (c Config) Validate() error {
 		return errors.New("probe times must be positive and the cap no less than the first")
 	case c.FeedWait < 0 || c.AnnounceWait < 0 || c.FailedProbes < 1:
 		return errors.New("waits must not be negative, and at least one failed probe is needed to call a replica down")
+	case c.HangLeast <= 0 || c.HangBlind < c.HangLeast || c.HangDoubt <= 0 || c.CanaryRetry <= 0 || c.BreaksMax < 1:
+		return errors.New("silences and retries must be positive, the one of an unknown replica no shorter than the least, and at least one attempt must break")
+	case c.RampSeats < 1 || c.RampTime < 0:
+		return errors.New("a replica needs at least one seat to ramp up, and no negative time")
 	case c.ShedFirst <= 0 || c.ShedCap < c.ShedFirst || c.DegradedFirst <= 0 || c.DegradedCap < c.DegradedFirst:
 		return errors.New("the times a replica is left alone must be positive and each cap no less than its first")
 	}

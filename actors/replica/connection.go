@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -17,8 +18,9 @@ import (
 // probeGap is the least time between two probes, so that a crowd of failing streams asks once.
 const probeGap = 50 * time.Millisecond
 
-// connection watches the engine: it probes at intervals, sooner when told, and with back-off while nobody answers. The
-// probe runs in a goroutine that ends with the actor.
+// connection watches the engine: it probes at intervals, sooner when told, and with back-off while nobody answers; and it
+// sends a canary when told. The probe runs in a goroutine that ends with the actor. So does a canary, unless the engine holds
+// it: an engine that hangs may not let go of it before it goes on, dies or is closed.
 type connection struct {
 	cfg    Config
 	engine engine.Engine
@@ -36,6 +38,8 @@ type connection struct {
 	last    time.Time
 	retry   time.Duration
 	timer   *time.Timer
+
+	endCanary context.CancelFunc // of the last canary; nil: there was none
 }
 
 type (
@@ -69,7 +73,42 @@ func (p *connection) Receive(c actor.Context) {
 		p.hurry(c)
 	case probeDone:
 		p.done(c, m)
+	case canary:
+		p.canary(c, m)
+	case noCanary:
+		if p.endCanary != nil {
+			p.endCanary()
+		}
 	}
+}
+
+// errNoToken: a canary's stream ended well and brought nothing.
+var errNoToken = errors.New("a canary was answered without a token")
+
+// canary asks for one token of a prompt of one, with a salt of its own so that no cache answers. The parent hears of its end.
+func (p *connection) canary(c actor.Context, m canary) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	p.endCanary = cancel
+	parent, root := p.parent, c.ActorSystem().Root
+	name := fmt.Sprintf("canary-%016x", p.rng.Uint64())
+	request := engine.Request{
+		ID: name, Model: m.model, PromptTokens: []uint32{p.cfg.CanaryToken}, MaxTokens: 1, IgnoreEOS: true, CacheSalt: name,
+	}
+	supervise.Go(p.log, "canary", func() {
+		heard := false
+		err := p.engine.Generate(ctx, request, func(ev engine.Event) error {
+			heard = heard || len(ev.Tokens) > 0
+			return nil
+		})
+		if heard {
+			err = nil // whatever came after it: the engine has worked
+		} else if err == nil {
+			err = errNoToken
+		}
+		root.Send(parent, canaryDone{m.number, err})
+	}, func(value any) {
+		root.Send(parent, canaryDone{m.number, &supervise.PanicError{Value: value}})
+	}, cancel)
 }
 
 func (p *connection) stop() {

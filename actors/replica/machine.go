@@ -1,8 +1,10 @@
 package replica
 
 import (
+	"math/rand/v2"
 	"time"
 
+	"plimsoll/actors/supervise"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -34,16 +36,31 @@ type (
 	}
 	// alarm reports something an operator should know.
 	alarm struct{ what string }
+	// sendCanary asks the engine for one token; its end comes as canaryDone.
+	sendCanary struct {
+		number uint64
+		model  string // the engine's name of it
+	}
+	// cancelCanary gives the canary up that is under way; its end comes all the same.
+	cancelCanary struct{}
+	// evict has every attempt leave that runs here, if there is another place for it.
+	evict struct {
+		hung bool // the engine is not known to work on them any more
+		why  string
+	}
 )
 
-func (grant) isEffect()      {}
-func (refuse) isEffect()     {}
-func (publish) isEffect()    {}
-func (hurryProbe) isEffect() {}
-func (tuneFeed) isEffect()   {}
-func (voidIndex) isEffect()  {}
-func (entered) isEffect()    {}
-func (alarm) isEffect()      {}
+func (grant) isEffect()        {}
+func (refuse) isEffect()       {}
+func (publish) isEffect()      {}
+func (hurryProbe) isEffect()   {}
+func (tuneFeed) isEffect()     {}
+func (voidIndex) isEffect()    {}
+func (entered) isEffect()      {}
+func (alarm) isEffect()        {}
+func (sendCanary) isEffect()   {}
+func (cancelCanary) isEffect() {}
+func (evict) isEffect()        {}
 
 // machine decides for one replica: life cycle and ledger. It is pure: time is an argument, what is to be done is returned.
 type machine struct {
@@ -78,15 +95,25 @@ type machine struct {
 	distrusts    int // failures of kind Operator in a row, likewise
 	distrustedTo time.Time
 
+	watch   watch
+	strikes *supervise.Backoff
+	rng     *rand.Rand // of the back-off's jitter
+	ramp    *ramp      // nil: its seats are the only limit
+	leaveBy *time.Time // draining: what still runs then is moved; nil: it may end
+	keep    bool       // draining: it stays when it is empty, until it is asked back
+
 	out []effect
 }
 
 // newMachine returns the machine of an actor's epoch. old is what the epoch before published, with the new one's number:
 // what it says of the engine still holds, what it says of the ledger is void until the awaited calls have announced their
 // tickets. A first epoch awaits none.
-func newMachine(now time.Time, cfg Config, caps engine.Capabilities, l life, awaited int, old *Snapshot) *machine {
+func newMachine(
+	now time.Time, cfg Config, caps engine.Capabilities, rng *rand.Rand, l life, awaited int, old *Snapshot,
+) *machine {
 	m := &machine{
 		cfg: cfg, caps: caps, epoch: old.Epoch, life: l, since: now, ledger: ledger.New(scoring.Limits{}),
+		rng: rng, strikes: supervise.NewBackoff(cfg.Strikes), leaveBy: old.LeaveBy, keep: old.Kept,
 		state: old.State, told: old.Told, limits: old.Load.Limits, coolingUntil: old.CoolingUntil,
 		engineModel: old.EngineModel, adapters: old.Adapters, engineLoad: old.EngineLoad, lastError: old.LastError,
 	}
@@ -96,6 +123,9 @@ func newMachine(now time.Time, cfg Config, caps engine.Capabilities, l life, awa
 	if m.state == Ready || m.state == Warming {
 		// The children are new: a probe and the feed are awaited again, and requests with them.
 		m.state, m.feedBy = Warming, now.Add(cfg.FeedWait)
+	}
+	if old.Hung {
+		m.watch.phase, m.watch.until, m.watch.notBefore = hung, now, now
 	}
 	if awaited > 0 {
 		m.recovering, m.awaited, m.openAt = true, awaited, now.Add(cfg.AnnounceWait)
@@ -122,7 +152,7 @@ func (m *machine) step(now time.Time, message any) []effect {
 	case Started:
 		if m.ledger.Start(e.Ticket, now) {
 			m.sheds, m.distrusts = 0, 0
-			m.emit(publish{})
+			m.emit(publish{room: m.climb(now)})
 		}
 	case Progress:
 		if m.ledger.Grow(e.Ticket, e.Produced) {
@@ -130,6 +160,9 @@ func (m *machine) step(now time.Time, message any) []effect {
 		}
 	case End:
 		if m.ledger.End(e.Ticket, e.Reason) {
+			if e.Reason == ledger.Finished {
+				m.watch.breaks = 0
+			}
 			m.freed(now)
 		}
 	case Linger:
@@ -149,7 +182,13 @@ func (m *machine) step(now time.Time, message any) []effect {
 			m.emit(publish{})
 		}
 	case Drain:
-		m.drain(now)
+		m.drain(now, e)
+	case Undrain:
+		m.undrain(now)
+	case Beats:
+		m.beats(now, e)
+	case canaryDone:
+		m.canaryDone(now, e)
 	case tick:
 		m.tick(now)
 	}
@@ -159,8 +198,12 @@ func (m *machine) step(now time.Time, message any) []effect {
 func (m *machine) reserve(now time.Time, r *Reserve) {
 	m.answered = r.Claim.Ticket
 	reason := ledger.Closed
-	if m.state.Routable() && !m.recovering && r.Incarnation == m.life.incarnation && !now.Before(m.coolingUntil) {
-		reason = m.ledger.Reserve(now, r.Claim)
+	open := m.state.Routable() && !m.recovering && m.watch.phase < suspect
+	if open && r.Incarnation == m.life.incarnation && !now.Before(m.coolingUntil) {
+		busy := m.busy()
+		if reason = m.ledger.Reserve(now, r.Claim); reason == ledger.None {
+			m.watched(now, r, busy)
+		}
 	}
 	m.emit(publish{})
 	if reason != ledger.None {
@@ -178,7 +221,7 @@ func (m *machine) freed(now time.Time) {
 
 // drained ends a drain when nothing is booked any more and nothing can be announced.
 func (m *machine) drained(now time.Time) {
-	if m.state == Draining && !m.recovering && m.ledger.Empty() {
+	if m.state == Draining && !m.keep && !m.recovering && m.ledger.Empty() {
 		m.enter(now, Gone, "drained")
 	}
 }
@@ -217,6 +260,15 @@ func (m *machine) nextTick() (time.Time, bool) {
 	if !m.coolingUntil.IsZero() {
 		sooner(m.coolingUntil)
 	}
+	if look, wanted := m.nextLook(); wanted {
+		sooner(look)
+	}
+	if leave, wanted := m.nextLeave(); wanted {
+		sooner(leave)
+	}
+	if m.ramp != nil && m.ramp.full != nil {
+		sooner(*m.ramp.full)
+	}
 	return at, ok
 }
 
@@ -241,6 +293,9 @@ func (m *machine) attemptFailed(now time.Time, e AttemptFailed) {
 		}
 		m.endFailed(now, e.Ticket)
 	case engine.Broken:
+		if booked {
+			m.broke(now, e.Ticket, e.Failure.Error())
+		}
 		if m.caps.ConfirmsAbort {
 			m.endFailed(now, e.Ticket) // the attempt has returned, so the engine has let go
 		} else {
@@ -306,7 +361,10 @@ func (m *machine) announced(now time.Time, a Announced) {
 			continue
 		}
 		if t.State != ledger.Lingering {
-			m.ledger.Restore(now, t.Claim, t.State, t.Produced)
+			if m.ledger.Restore(now, t.Claim, t.State, t.Produced) && t.State == ledger.Reserved {
+				m.watch.queue = append(m.watch.queue, prefill{ticket: t.Claim.Ticket, tokens: t.Claim.PrefillTokens})
+			}
+			m.watch.life = now
 			continue
 		}
 		// How long it has lingered is not known: it gets the whole bound again.
@@ -326,19 +384,6 @@ func (m *machine) open(now time.Time) {
 	m.freed(now)
 }
 
-func (m *machine) drain(now time.Time) {
-	switch m.state {
-	case Draining, Gone:
-		return
-	case Starting, Down:
-		m.enter(now, Gone, "drained while down")
-		return
-	case Warming, Ready, Degraded, NumStates:
-	}
-	m.enter(now, Draining, "asked to drain")
-	m.drained(now)
-}
-
 func (m *machine) tick(now time.Time) {
 	if m.recovering && !now.Before(m.openAt) {
 		m.open(now)
@@ -353,6 +398,9 @@ func (m *machine) tick(now time.Time) {
 		m.coolingUntil = time.Time{}
 		m.emit(publish{room: true})
 	}
+	m.look(now)
+	m.leave(now)
+	m.crest(now)
 }
 
 func (m *machine) enter(now time.Time, to State, why string) {
@@ -362,6 +410,10 @@ func (m *machine) enter(now time.Time, to State, why string) {
 		return
 	}
 	m.state, m.since = to, now
+	m.ramp = nil
+	if to == Ready {
+		m.ramp = m.newRamp()
+	}
 	m.emit(entered{from, to, why})
 	m.emit(publish{room: to.Routable()})
 }
@@ -372,5 +424,7 @@ func (m *machine) snapshot() *Snapshot {
 		ID: m.cfg.ID, Epoch: m.epoch, Incarnation: m.life.incarnation, State: m.state, Recovering: m.recovering,
 		Told: m.told, Load: m.ledger.Load(), Answered: m.answered, CoolingUntil: m.coolingUntil, EngineModel: m.engineModel,
 		Adapters: m.adapters, EngineLoad: m.engineLoad, LastError: m.lastError, Since: m.since,
+		Suspect: m.watch.phase == suspect, Hung: m.watch.phase == hung, QuotaSeats: m.ramp.quota(), StepP99: m.stepP99(),
+		LeaveBy: m.leaveBy, Kept: m.keep, Strikes: m.strikes.Strikes(),
 	}
 }

@@ -128,6 +128,7 @@ func TestLingering(t *testing.T) {
 	b.now = at.Add(-time.Second)
 	require.True(t, room(b.step(tick{})))
 	require.Equal(t, ledger.Ended, b.m.ledger.State(ticket))
+	b.step(End{Ticket: scoring.Ticket{Boot: 1, Number: ticket.Number - 1}}) // the other one
 	_, ok = b.m.nextTick()
 	require.False(t, ok)
 
@@ -156,7 +157,7 @@ func restarted(b *bench, calls int) *bench {
 	old := *b.m.snapshot()
 	old.Epoch++
 	next := &bench{t: b.t, now: b.now, next: b.next}
-	next.m = newMachine(b.now, b.m.cfg, b.m.caps, b.m.life, calls, &old)
+	next.m = newMachine(b.now, b.m.cfg, b.m.caps, b.m.rng, b.m.life, calls, &old)
 	next.last = next.m.start(b.now)
 	return next
 }

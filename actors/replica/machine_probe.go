@@ -35,6 +35,12 @@ func (m *machine) probed(now time.Time, p Probed) {
 	m.sample(s.Load)
 	m.confirm(p)
 	m.drained(now)
+	m.counted(now, p.Began, s.Load.Steps)
+	if m.watch.phase == hung && !reborn {
+		m.tried(now)
+		m.emit(publish{})
+		return
+	}
 	switch m.state {
 	case Degraded:
 		if now.Before(m.distrustedTo) || p.Began.Before(m.since) {
@@ -73,6 +79,8 @@ func (m *machine) rebirth(s engine.Status) {
 	m.coolingUntil, m.sheds = time.Time{}, 0
 	m.distrustedTo, m.distrusts = time.Time{}, 0
 	m.feedReady = false
+	m.dropCanary()
+	m.watch.phase, m.watch.steps, m.watch.breaks = calm, nil, 0
 	m.emit(voidIndex{})
 }
 

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func testConfig() Config { return DefaultConfig("r", "m") }
 
 func newBench(t require.TestingT, cfg Config, caps engine.Capabilities) *bench {
 	b := &bench{t: t, now: start}
-	b.m = newMachine(start, cfg, caps, life{}, 0, &Snapshot{ID: cfg.ID, Epoch: 1, State: Starting})
+	b.m = newMachine(start, cfg, caps, rand.New(rand.NewPCG(1, 2)), life{}, 0, &Snapshot{ID: cfg.ID, Epoch: 1, State: Starting})
 	b.last = b.m.start(start)
 	return b
 }
@@ -416,8 +417,11 @@ func TestShed(t *testing.T) {
 	}
 	shed(11 * time.Second)
 	cooling(11 * time.Second)
-	b.step(Started{b.granted()})
+	started := b.granted()
+	b.step(Started{started})
 	shed(0)
+	b.step(End{Ticket: started})
+	b.now = b.now.Add(-time.Second)
 	cooling(500 * time.Millisecond)
 
 	// Several at once are one sign: they were sent before the first came back.

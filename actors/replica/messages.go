@@ -17,7 +17,9 @@ type (
 	Reserve struct {
 		Claim       ledger.Claim
 		Incarnation uint64 // the engine's life the router ranked; another one is refused
-		From        *actor.PID
+		// Prefill is how long the prompt is predicted to take, without waiting; nil where too little was seen of the replica.
+		Prefill *time.Duration
+		From    *actor.PID
 	}
 	// Started: the first token has arrived. From the request's goroutine.
 	Started struct{ Ticket scoring.Ticket }
@@ -53,8 +55,15 @@ type (
 		LoRA, Salt string
 		Tokens     []uint32
 	}
-	// Drain: take nothing new.
-	Drain struct{}
+	// Drain: take nothing new. From the system, on an operator's order.
+	Drain struct {
+		// Leave is when what still runs is moved to other replicas; nil: it may end here.
+		Leave *time.Time
+		// Keep has the replica stay when it is empty, until Undrain; else it is gone then.
+		Keep bool
+	}
+	// Undrain takes a Drain with Keep back. From the system, on an operator's order.
+	Undrain struct{}
 )
 
 // Announcement is one live ticket after the actor's restart.
@@ -108,6 +117,18 @@ type (
 	void struct{}
 	// FeedReady: the feed has begun for this life. From the feed.
 	FeedReady struct{ Incarnation uint64 }
+	// canary asks for one token. To the connection.
+	canary struct {
+		number uint64
+		model  string
+	}
+	// noCanary cancels it. To the connection.
+	noCanary struct{}
+	// canaryDone: a canary has ended. From its goroutine.
+	canaryDone struct {
+		number uint64
+		err    error
+	}
 	// tick: the time that the machine asked for has come. From a timer.
 	tick struct{}
 )

@@ -31,6 +31,17 @@ type Snapshot struct {
 	EngineLoad   engine.Load
 	LastError    string
 	Since        time.Time // when State was entered
+	// Suspect: it is silent, and takes nothing until a canary or a token shows that it lives.
+	Suspect bool
+	// Hung: it was silent too long, or only broke what it was sent; a canary is tried until one comes back.
+	Hung bool
+	// QuotaSeats is how many seats may be booked while it ramps up; nil: all.
+	QuotaSeats *int
+	// StepP99 is the gap between two tokens of a stream that 99 of 100 do not exceed; nil: too few were seen.
+	StepP99 *time.Duration
+	LeaveBy *time.Time // draining: what still runs then is moved; nil: it may end
+	Kept    bool       // draining, and staying when it is empty
+	Strikes int        // in a row
 }
 
 // Has says whether the engine has a LoRA adapter. "" is the base model, which it always has.
@@ -62,6 +73,7 @@ type Ref struct {
 	pid      atomic.Pointer[actor.PID]
 	root     *actor.RootContext
 	epochs   atomic.Uint64
+	pulse    Pulse
 
 	// life is the replica actor's: what must survive its restart.
 	life life
@@ -81,6 +93,7 @@ type life struct {
 func NewRef(id scoring.ReplicaID, model string, e engine.Engine, root *actor.RootContext) *Ref {
 	r := &Ref{ID: id, Model: model, Engine: e, Capabilities: e.Capabilities(), root: root}
 	r.snapshot.Store(&Snapshot{ID: id, State: Starting})
+	r.pulse.start(time.Now())
 	return r
 }
 

@@ -229,7 +229,7 @@ func (a *routerActor) perform(c actor.Context, effects []effect) {
 		case tellCall:
 			e.call.Tell(e.message)
 		case reserve:
-			e.ref.Tell(&replica.Reserve{Claim: e.claim, Incarnation: e.incarnation, From: c.Self()})
+			e.ref.Tell(&replica.Reserve{Claim: e.claim, Incarnation: e.incarnation, Prefill: e.prefill, From: c.Self()})
 		case giveBack:
 			e.ref.Tell(replica.End{Ticket: e.ticket, Reason: ledger.Refused})
 		case refused:
@@ -238,6 +238,9 @@ func (a *routerActor) perform(c actor.Context, effects []effect) {
 			a.deps.Log.Debug("decision", slog.String("request", e.request), slog.Int("leg", e.leg), slog.String("table", e.table.String()))
 		case dispatched:
 			a.deps.Meter.Dispatched(e.waited)
+		case ejected:
+			a.deps.Log.Warn("replica ejected: its steps take much longer than they did", slog.String("replica", string(e.id)),
+				slog.Float64("slowdown", e.slowdown), slog.Time("until", e.until))
 		case reranked:
 			a.deps.Meter.Reranked()
 		}

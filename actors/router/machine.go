@@ -28,6 +28,7 @@ type (
 		ref         *replica.Ref
 		claim       ledger.Claim
 		incarnation uint64
+		prefill     *time.Duration // predicted; nil: too little was seen of the replica
 	}
 	// giveBack ends a ticket that was granted and can't be used.
 	giveBack struct {
@@ -44,6 +45,12 @@ type (
 		leg     int
 		table   policy.Table
 	}
+	// ejected reports that a replica gets nothing for a while because its steps take so many times as long as they did.
+	ejected struct {
+		id       scoring.ReplicaID
+		slowdown float64
+		until    time.Time
+	}
 	// dispatched reports that a submission was placed after waiting that long.
 	dispatched struct{ waited time.Duration }
 )
@@ -54,6 +61,7 @@ func (giveBack) isEffect()   {}
 func (refused) isEffect()    {}
 func (reranked) isEffect()   {}
 func (explained) isEffect()  {}
+func (ejected) isEffect()    {}
 func (dispatched) isEffect() {}
 
 // booking is what the router has asked a replica for and its snapshot does not show yet.
@@ -96,6 +104,8 @@ type machine struct {
 	rng     *rand.Rand
 	learner *cost.Learner
 	first   map[scoring.ReplicaID]time.Time // the last first token of each replica
+
+	outliers outliers
 
 	booked  map[scoring.ReplicaID]*booking
 	tickets map[scoring.Ticket]*asked
@@ -153,7 +163,7 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 	case stream.FirstToken:
 		m.firstToken(now, e, vs)
 	case stream.Steps:
-		m.steps(e, vs)
+		m.steps(now, e, vs)
 	case stream.Finished:
 		m.learner.Output(e.Produced)
 		withdrawSpeculation(vs, e.Replica, e.Ticket)
@@ -248,9 +258,21 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 	for _, a := range chosen {
 		m.tickets[a.place.Claim.Ticket] = a
 		m.overdue = append(m.overdue, overdue{a.place.Claim.Ticket, now.Add(m.cfg.ReserveWait)})
-		m.emit(reserve{a.place.Ref, a.place.Claim, a.place.Incarnation})
+		m.emit(reserve{a.place.Ref, a.place.Claim, a.place.Incarnation, m.prefill(a)})
 	}
 	return true
+}
+
+// prefill is how long a reservation's prompt will take its replica, as far as that has shown its own speed.
+func (m *machine) prefill(a *asked) *time.Duration {
+	c := &a.place.Claim
+	if a.by.entry.sub.Prompts[a.prompt].Raw || !m.learner.KnowsPrefill(a.place.Ref.ID) {
+		return nil
+	}
+	rates := m.learner.Rates(a.place.Ref.ID)
+	seconds := rates.PrefillSeconds(c.PrefillTokens, c.PromptTokens-c.PrefillTokens) + rates.StepSeconds
+	took := time.Duration(seconds * float64(time.Second))
+	return &took
 }
 
 // book counts a reservation before it is answered, so that the next decision sees it.
@@ -492,11 +514,17 @@ func (m *machine) forget(vs []view) {
 			m.learner.Forget(id)
 		}
 	}
+	m.outliers.prune(vs)
 }
 
 // steps learns how fast a replica decodes. A step reads the KV of the whole batch, and is slower while a prefill goes on.
-func (m *machine) steps(s stream.Steps, vs []view) {
-	if v := find(vs, s.Replica); v != nil && v.snap.Load.Reserved == 0 {
-		m.learner.Step(s.Replica, max(s.KVTokens, v.snap.Load.DecodeKVTokens), s.Gap)
+func (m *machine) steps(now time.Time, s stream.Steps, vs []view) {
+	v := find(vs, s.Replica)
+	if v == nil || v.snap.Load.Reserved > 0 {
+		return
+	}
+	m.learner.Step(s.Replica, max(s.KVTokens, v.snap.Load.DecodeKVTokens), s.Gap)
+	if slowdown := m.learner.Slowdown(s.Replica); m.outliers.judge(now, s.Replica, m.learner, vs) {
+		m.emit(ejected{s.Replica, slowdown, m.outliers.out[s.Replica].until})
 	}
 }

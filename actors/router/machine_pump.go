@@ -29,6 +29,8 @@ type standing struct {
 	limits             scoring.Limits
 	state              replica.State
 	told, recovering   bool
+	suspect, ejected   bool
+	quota              int // -1: none
 }
 
 // freshMax bounds what is noted between two pumps.
@@ -58,12 +60,15 @@ func (m *machine) survey(now time.Time, vs []view) survey {
 	}
 	for i := range vs {
 		snap, b := vs[i].snap, m.pending(vs[i].ref.ID)
-		st := standing{snap.Epoch, snap.Incarnation, snap.Load.Limits, snap.State, snap.Told, snap.Recovering}
+		st := standing{snap.Epoch, snap.Incarnation, snap.Load.Limits, snap.State, snap.Told, snap.Recovering, snap.Suspect, m.outliers.barred(now, vs[i].ref.ID, vs), -1}
+		if snap.QuotaSeats != nil {
+			st.quota = *snap.QuotaSeats
+		}
 		if st != m.pumped.fleet[i] {
 			s.changed = true
 			m.pumped.fleet[i] = st
 		}
-		shut := !st.state.Routable() || st.recovering || now.Before(snap.CoolingUntil) || snap.Load.OverdraftBlocks > 0
+		shut := !st.state.Routable() || st.recovering || st.suspect || st.ejected || now.Before(snap.CoolingUntil) || snap.Load.OverdraftBlocks > 0
 		if shut || snap.Load.FreeSeats() <= b.seats {
 			continue
 		}

@@ -102,6 +102,8 @@ func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, c
 	s := &m.scratch
 	s.candidates, s.claims = slices.Grow(s.candidates[:0], len(vs))[:len(vs)], slices.Grow(s.claims[:0], len(vs))[:len(vs)]
 	used, lora := 0, e.sub.Call.Request.LoRA // used of s.matches
+	// Where nobody is beyond its ramp, holding requests back spares nobody.
+	open := slices.ContainsFunc(vs, func(v view) bool { return v.snap.State.Routable() && v.snap.QuotaSeats == nil })
 	l := layout{plan: m.plan(e, a, vs), candidates: s.candidates, claims: s.claims, least: -1}
 	for i := range vs {
 		v := &vs[i]
@@ -133,7 +135,10 @@ func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, c
 			LimitsUnknown: !v.snap.Told, LacksChat: raw && !v.ref.Capabilities.Chat, LacksLoRA: !v.snap.Has(lora), Load: v.snap.Load,
 			PendingRequests: b.requests, PendingBlocks: b.blocks, PendingSeats: b.seats, PendingPrefillTokens: b.prefill,
 			OverlapTokens: plan.OverlapTokens, NeedBlocks: policy.NeedBlocks(s.claims[i], rides),
-			Rates: m.learner.Rates(v.ref.ID),
+			Rates: m.learner.Rates(v.ref.ID), Suspect: v.snap.Suspect, Ejected: m.outliers.barred(now, v.ref.ID, vs),
+		}
+		if quota := v.snap.QuotaSeats; quota != nil && open && v.snap.State == replica.Ready {
+			s.candidates[i].State, s.candidates[i].WarmingSeats = policy.Warming, *quota
 		}
 		if need := policy.NeedBlocks(s.claims[i], overlap); v.snap.Told && v.snap.State.Routable() && (l.least < 0 || need < l.least) {
 			l.least = need
@@ -196,7 +201,8 @@ func (m *machine) demand(e *entry, a stream.Ask, plan ledger.Plan) policy.Demand
 	}
 }
 
-// stateOf maps a replica's state to what policies know. A warming replica takes nothing yet: its quota is 0.
+// stateOf maps a replica's state to what policies know. A replica that waits for its feed takes nothing yet: its quota is 0.
+// One that ramps up is Ready to its actor and Warming, with its quota, to policies.
 func stateOf(s replica.State) policy.State {
 	switch s {
 	case replica.Starting:

@@ -169,6 +169,8 @@ func (m *machine) step(now time.Time, event any) []effect {
 		m.routerRestarted()
 	case ReplicaRestarted:
 		m.announce(e)
+	case Leave:
+		m.leave(e)
 	case attemptEnded:
 		m.attemptEnded(e)
 	case clientGone:

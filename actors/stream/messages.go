@@ -108,6 +108,13 @@ type (
 		Ref   *replica.Ref
 		Epoch uint64
 	}
+	// Leave: attempts on a life of a replica are to go on elsewhere. From that replica's actor.
+	Leave struct {
+		Ref         *replica.Ref
+		Incarnation uint64
+		Hung        bool // else the engine works, and is to be emptied
+		Why         string
+	}
 	// Shutdown ends the request: this node goes down. From the system.
 	Shutdown struct{ Fault *fault.Fault }
 	// clientGone: nobody reads any more. From Response.Cancel.

@@ -46,9 +46,14 @@ func (c *Call) attempt(e startAttempt) {
 		c.summary.PredictedTokens += int(e.place.OverlapTokens)
 	}
 	supervise.Go(c.deps.Log, "attempt", func() {
+		beat := e.place.Ref.Beat()
 		err := e.place.Ref.Engine.Generate(ctx, e.request, func(ev engine.Event) error {
+			now := time.Now()
+			if len(ev.Tokens) > 0 || ev.Finish != nil {
+				beat.Heard(now) // before anybody is waited for: it is the engine's sign of life, not ours
+			}
 			select {
-			case c.reads <- read{frame: frame{e.attempt, ev, time.Now()}}:
+			case c.reads <- read{frame: frame{e.attempt, ev, now}}:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()

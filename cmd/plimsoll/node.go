@@ -289,6 +289,6 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 	streams.FirstTokenTimeout, streams.TokenTimeout = c.FirstTokenTimeout, c.TokenTimeout
 	return actors.Config{
 		Models: []actors.Model{served}, Stream: streams, Supervise: supervise.DefaultConfig(),
-		TokenizeMax: runtime.GOMAXPROCS(0),
+		TokenizeMax: runtime.GOMAXPROCS(0), DrainWait: c.DrainTimeout,
 	}, nil
 }

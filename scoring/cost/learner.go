@@ -43,8 +43,20 @@ type Learner struct {
 
 // observed is what one replica's streams showed.
 type observed struct {
-	speed speed
-	steps line
+	speed    speed
+	prefills int // observed, as far as prefillsKnown
+	steps    line
+	past     line // as steps, but it forgets slowly
+	pace     trend
+}
+
+// prefillsKnown is how many prefills a replica must have shown before its own speed counts as known.
+const prefillsKnown = 3
+
+// KnowsPrefill says whether the replica itself has shown how fast it prefills; else Rates speaks of its fleet or its prior.
+func (l *Learner) KnowsPrefill(id scoring.ReplicaID) bool {
+	o := l.replicas[id]
+	return o != nil && o.prefills >= prefillsKnown
 }
 
 // NewLearner returns a learner that knows only its priors.
@@ -77,7 +89,9 @@ func (l *Learner) FirstToken(id scoring.ReplicaID, prefill, hit scoring.Tokens, 
 	measured := max(0, took.Seconds()-l.Rates(id).StepSeconds)
 	l.longest = max(predicted, l.longest*longestKeep)
 	l.fleet.speed.observe(measured, predicted, l.cfg.PrefillKeep)
-	l.replica(id).speed.observe(measured, predicted, l.cfg.PrefillKeep)
+	o := l.replica(id)
+	o.speed.observe(measured, predicted, l.cfg.PrefillKeep)
+	o.prefills = min(o.prefills+1, prefillsKnown)
 }
 
 // longestKeep forgets the longest prefill by half in some 700 first tokens.
@@ -90,7 +104,14 @@ func (l *Learner) Step(id scoring.ReplicaID, kvTokens scoring.Tokens, gap time.D
 		return
 	}
 	l.fleet.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
-	l.replica(id).steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
+	o := l.replica(id)
+	if o.past.n >= trendAfter {
+		if step, perKV := o.past.fit(l.Rates(id), stepPull); step+perKV*float64(kvTokens) > 0 {
+			o.pace.observe(gap.Seconds() / (step + perKV*float64(kvTokens)))
+		}
+	}
+	o.past.observe(float64(kvTokens), gap.Seconds(), pastKeep)
+	o.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
 }
 
 // Output notes the length of a finished answer.

@@ -76,6 +76,8 @@ type Candidate struct {
 	LacksLoRA     bool // the demand's adapter is not there
 	LacksChat     bool // the demand is a chat for the engine to render, and this one renders none
 	WarmingSeats  int  // Warming: seats that may be booked at most
+	Suspect       bool // it is silent, and may hang
+	Ejected       bool // it is much slower than it was, and is left alone for a while
 
 	Load ledger.Load // the snapshot it published last
 	// The router's own bookings that Load does not show yet.

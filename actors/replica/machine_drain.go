@@ -1,0 +1,56 @@
+package replica
+
+import "time"
+
+// leaveAgain is how long after its legs were told to leave a draining replica tells those that are still there: there was
+// no other place for them.
+const leaveAgain = time.Second
+
+// drain takes nothing new. A second order may set another time, or let a replica go that was to stay.
+func (m *machine) drain(now time.Time, e Drain) {
+	switch m.state {
+	case Gone:
+		return
+	case Starting, Down:
+		if !e.Keep {
+			m.enter(now, Gone, "drained while down")
+			return
+		}
+	case Warming, Ready, Degraded, Draining, NumStates:
+	}
+	m.leaveBy, m.keep = e.Leave, e.Keep
+	m.enter(now, Draining, "asked to drain")
+	m.drained(now)
+}
+
+// undrain takes a drain back. Whatever the replica was before, it must show anew that it serves.
+func (m *machine) undrain(now time.Time) {
+	if m.state != Draining || !m.keep {
+		return
+	}
+	m.leaveBy, m.keep = nil, false
+	if m.watch.phase == hung || m.failedProbes > 0 || !m.told {
+		m.enter(now, Down, "asked back")
+		m.emit(hurryProbe{})
+		return
+	}
+	m.warm(now, "asked back")
+}
+
+// leave has what still runs on a draining replica go on elsewhere once its time is up.
+func (m *machine) leave(now time.Time) {
+	if at, wanted := m.nextLeave(); !wanted || now.Before(at) {
+		return
+	}
+	again := now.Add(leaveAgain)
+	m.leaveBy = &again
+	m.emit(publish{})
+	m.emit(evict{false, "the replica is being drained"})
+}
+
+func (m *machine) nextLeave() (time.Time, bool) {
+	if m.state != Draining || m.leaveBy == nil || !m.busy() {
+		return time.Time{}, false
+	}
+	return *m.leaveBy, true
+}

@@ -1,0 +1,375 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+// phase is how far the suspicion of a hang has come.
+type phase uint8
+
+const (
+	calm    phase = iota // it progresses, or has nothing to do
+	doubt                // its streams are silent: its step counter is asked
+	suspect              // silent, and the counter stands still: nothing new goes there, a canary is under way
+	hung                 // the canary was late, or attempts only break: its legs leave, and a canary must bring it back
+)
+
+// watch is what the machine knows of the engine's progress.
+type watch struct {
+	phase phase
+	until time.Time // of doubt, suspicion, or of the next try to bring it back
+	next  time.Time // when a suspected one is looked at again
+	life  time.Time // the last sign of life while there was something to do
+
+	pace    pace
+	held    [paceBuckets]uint32 // gaps of a suspicion: learned if it was none
+	steps   *sample             // the engine's step counter when it was told last; nil: it does not tell
+	hurried time.Time           // of which silence a probe was asked for ahead of time
+	queue   []prefill           // of the tickets without a first token, in the order of their grants
+
+	canary    *uint64 // the one under way
+	canaries  uint64
+	dropped   bool           // the one under way was cancelled
+	notBefore time.Time      // hung: a strike keeps it out until then
+	breaks    int            // attempts that broke, without one that finished between them
+	breaksOf  scoring.Ticket // no ticket up to this one tells of another break
+}
+
+// sample is a step counter at a time.
+type sample struct {
+	steps uint64
+	at    time.Time
+}
+
+// prefill is what a ticket's prompt is predicted to take.
+type prefill struct {
+	ticket scoring.Ticket
+	tokens scoring.Tokens
+	took   *time.Duration // nil: nobody knows how fast this replica is
+}
+
+const (
+	// prefillBatch is how many prompt tokens an engine computes in one pass at most, as far as its default goes: prompts of
+	// one pass have their first tokens at its end.
+	prefillBatch = 8192
+	// stepWithin is the share of a replica's gaps that its step is taken from, and stepFactor and prefillFactor are how often
+	// longer than that a silence must be (semantics 4).
+	stepWithin    = 0.99
+	stepFactor    = 8
+	prefillFactor = 2
+	// prefillSpare is how many tickets that are over may stand among those that are not.
+	prefillSpare = 64
+	// watchEvery is how often a suspected replica is looked at.
+	watchEvery = 50 * time.Millisecond
+)
+
+// silent is why attempts leave a replica that hangs.
+const silent = "the engine made no progress"
+
+// busy says whether the engine has anything to do that it could be seen to do.
+func (m *machine) busy() bool {
+	l := m.ledger.Load()
+	return l.Reserved+l.Running > 0
+}
+
+// bound is how long the replica may be silent before it is suspected.
+func (m *machine) bound() time.Duration {
+	l := m.ledger.Load()
+	bound := m.cfg.HangLeast
+	if step, ok := m.watch.pace.step(stepWithin); ok {
+		bound = max(bound, stepFactor*step)
+	} else if l.Running > 0 {
+		bound = max(bound, m.cfg.HangBlind)
+	}
+	took, known := m.prefilling(l.Reserved)
+	if !known {
+		return max(bound, m.cfg.HangBlind)
+	}
+	return max(bound, prefillFactor*took)
+}
+
+// prefilling is how long what the engine is prefilling is predicted to take: the oldest prompt and those that fit in a pass
+// with it. False: of some of it that is not known.
+func (m *machine) prefilling(reserved int) (took time.Duration, known bool) {
+	w := &m.watch
+	over := func(p prefill) bool { return m.ledger.State(p.ticket) != ledger.Reserved }
+	for len(w.queue) > 0 && over(w.queue[0]) {
+		w.queue = w.queue[1:]
+	}
+	if len(w.queue) > 2*reserved+prefillSpare {
+		w.queue = slices.DeleteFunc(w.queue, over)
+	}
+	tokens := scoring.Tokens(0)
+	for _, p := range w.queue {
+		if over(p) {
+			continue
+		}
+		if p.took == nil {
+			return 0, false
+		}
+		took += *p.took
+		if tokens += p.tokens; tokens >= prefillBatch {
+			break
+		}
+	}
+	return took, true
+}
+
+// watched notes a grant. busy: there was something to do before it.
+func (m *machine) watched(now time.Time, r *Reserve, busy bool) {
+	if !busy {
+		m.watch.life = now // it was silent because it had nothing to say
+	}
+	m.watch.queue = append(m.watch.queue, prefill{r.Claim.Ticket, r.Claim.PrefillTokens, r.Prefill})
+}
+
+// beats takes what the streams showed.
+func (m *machine) beats(now time.Time, b Beats) {
+	w := &m.watch
+	if w.phase < suspect {
+		w.pace.add(&b.Gaps)
+	} else {
+		for i, n := range b.Gaps {
+			w.held[i] += n
+		}
+	}
+	if b.Last != nil && b.Last.After(w.life) {
+		m.alive(now, *b.Last, "its streams go on")
+	}
+}
+
+// alive notes a sign of life and ends what was thought before it.
+func (m *machine) alive(now, at time.Time, why string) {
+	w := &m.watch
+	w.life = at
+	switch w.phase {
+	case calm:
+	case doubt:
+		w.phase = calm
+	case suspect:
+		w.phase = calm
+		w.pace.add(&w.held) // it was only slow
+		m.dropCanary()
+		m.emit(publish{room: true})
+	case hung:
+		if now.Before(w.notBefore) {
+			return
+		}
+		m.revive(now, why)
+	}
+	w.held = [paceBuckets]uint32{}
+}
+
+// revive brings a replica back that hung.
+func (m *machine) revive(now time.Time, why string) {
+	m.watch.phase, m.watch.life, m.failedProbes = calm, now, 0
+	m.dropCanary()
+	m.emit(hurryProbe{})
+	if m.state == Down {
+		m.warm(now, why)
+		return
+	}
+	m.emit(publish{})
+}
+
+// counted takes the step counter of a probe that was sent at a time.
+func (m *machine) counted(now, began time.Time, steps *uint64) {
+	w := &m.watch
+	if steps == nil {
+		w.steps = nil
+		return
+	}
+	before := w.steps
+	w.steps = &sample{*steps, began}
+	if before == nil || before.at.Before(w.life) {
+		return // what it did since may have been before the silence
+	}
+	switch {
+	case *steps > before.steps:
+		m.alive(now, began, "its step counter goes on")
+	case w.phase == doubt:
+		m.suspect(now)
+	}
+}
+
+// look decides what the silence means by now.
+func (m *machine) look(now time.Time) {
+	w := &m.watch
+	switch w.phase {
+	case calm:
+		if !m.busy() {
+			return
+		}
+		bound := m.bound()
+		switch {
+		case now.Before(w.life.Add(bound)):
+			if w.steps != nil && !w.hurried.Equal(w.life) && !now.Before(w.life.Add(bound/2)) {
+				w.hurried = w.life
+				m.emit(hurryProbe{})
+			}
+		case w.steps != nil:
+			w.phase, w.until = doubt, now.Add(m.cfg.HangDoubt)
+			m.emit(hurryProbe{})
+		default:
+			m.suspect(now)
+		}
+	case doubt:
+		if !now.Before(w.until) {
+			m.suspect(now) // a counter that nobody can read stands still
+		}
+	case suspect:
+		if !now.Before(w.until) {
+			m.strike(now, fmt.Sprintf("no token in %s, nor one for a canary", now.Sub(w.life).Round(time.Millisecond)))
+			return
+		}
+		w.next = now.Add(watchEvery)
+		m.sendCanary() // again, if the one before failed
+	case hung:
+		m.tryHung(now)
+	}
+}
+
+// suspect sends a canary, and nothing else.
+func (m *machine) suspect(now time.Time) {
+	w := &m.watch
+	if !m.busy() {
+		w.phase = calm
+		return
+	}
+	w.phase, w.until, w.next = suspect, now.Add(m.bound()), now.Add(watchEvery)
+	m.sendCanary()
+	m.emit(publish{})
+}
+
+// strike takes the replica out: its legs go elsewhere, and a canary must bring it back.
+func (m *machine) strike(now time.Time, why string) {
+	w := &m.watch
+	m.lastError = why
+	w.phase, w.held, w.breaks = hung, [paceBuckets]uint32{}, 0
+	w.notBefore = now.Add(m.strikes.Strike(now, m.rng))
+	w.until = w.notBefore
+	m.emit(alarm{"it hangs: " + why})
+	if m.state == Starting || m.state == Warming || m.state == Ready || m.state == Degraded {
+		m.enter(now, Down, why)
+	} else {
+		m.emit(publish{})
+	}
+	m.emit(evict{true, silent})
+}
+
+// tryHung asks a replica that hung once more, and its legs to leave if they found no other place before.
+func (m *machine) tryHung(now time.Time) {
+	w := &m.watch
+	if now.Before(w.until) {
+		return
+	}
+	w.until = now.Add(m.cfg.CanaryRetry)
+	if w.canary == nil {
+		m.sendCanary()
+	} else {
+		m.dropCanary() // what it was sent may be lost; the next one follows when it has returned
+	}
+	if m.busy() {
+		m.emit(evict{true, silent})
+	}
+}
+
+func (m *machine) sendCanary() {
+	w := &m.watch
+	if w.canary != nil {
+		return
+	}
+	w.canaries++
+	number := w.canaries
+	w.canary, w.dropped = &number, false
+	m.emit(sendCanary{number, m.engineModel})
+}
+
+// dropCanary cancels the one under way; until it has returned there is no other.
+func (m *machine) dropCanary() {
+	if m.watch.canary != nil && !m.watch.dropped {
+		m.watch.dropped = true
+		m.emit(cancelCanary{})
+	}
+}
+
+// canaryDone takes a canary's end.
+func (m *machine) canaryDone(now time.Time, e canaryDone) {
+	w := &m.watch
+	if w.canary == nil || *w.canary != e.number {
+		return
+	}
+	dropped := w.dropped
+	w.canary, w.dropped = nil, false
+	switch {
+	case e.err == nil && w.phase == suspect:
+		m.alive(now, now, "a canary came back")
+	case e.err == nil && w.phase == hung && now.Before(w.notBefore):
+		w.until = w.notBefore // it shows nothing of what is after that
+	case e.err == nil && w.phase == hung:
+		m.alive(now, now, "a canary came back")
+	case w.phase == hung && dropped:
+		m.sendCanary()
+	case engine.KindOf(e.err) == engine.Refused:
+		m.emit(hurryProbe{})
+	}
+}
+
+// broke counts an attempt that broke. Those that were granted before the last break that was counted are part of it: a
+// process that dies breaks all its streams at once.
+func (m *machine) broke(now time.Time, t scoring.Ticket, why string) {
+	w := &m.watch
+	if t.Boot == w.breaksOf.Boot && t.Number <= w.breaksOf.Number {
+		return
+	}
+	w.breaksOf = m.answered
+	if w.breaks++; w.breaks >= m.cfg.BreaksMax && w.phase != hung {
+		m.strike(now, "one attempt after another broke: "+why)
+	}
+}
+
+// nextLook is when look wants to be called.
+func (m *machine) nextLook() (time.Time, bool) {
+	w := &m.watch
+	switch w.phase {
+	case calm:
+		if !m.busy() {
+			return time.Time{}, false
+		}
+		bound := m.bound()
+		if w.steps != nil && !w.hurried.Equal(w.life) {
+			return w.life.Add(bound / 2), true
+		}
+		return w.life.Add(bound), true
+	case doubt, hung:
+		return w.until, true
+	case suspect:
+		if w.next.Before(w.until) {
+			return w.next, true
+		}
+		return w.until, true
+	}
+	return time.Time{}, false
+}
+
+// tried brings the next canary forward: a probe was answered.
+func (m *machine) tried(now time.Time) {
+	if w := &m.watch; w.canary == nil && !now.Before(w.notBefore) {
+		m.sendCanary()
+	}
+}
+
+// stepP99 is what is published of the pace.
+func (m *machine) stepP99() *time.Duration {
+	step, ok := m.watch.pace.step(stepWithin)
+	if !ok {
+		return nil
+	}
+	return &step
+}

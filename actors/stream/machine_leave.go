@@ -1,0 +1,27 @@
+package stream
+
+import (
+	"plimsoll/actors/replica"
+	"plimsoll/engine"
+)
+
+// leave has the attempts on a replica go on elsewhere: as after a stall, but of a replica that is only to be emptied nothing
+// bad is said.
+func (m *machine) leave(e Leave) {
+	for _, id := range sortedKeys(m.attempts) {
+		a := m.attempts[id]
+		here := a.place.Ref == e.Ref && a.place.Incarnation == e.Incarnation
+		if !here || a.aborted || a.settled != nil || m.ended {
+			continue
+		}
+		ticket := a.place.Claim.Ticket
+		stalled := &engine.Failure{Kind: engine.Stalled, Message: e.Why}
+		if e.Hung {
+			m.emit(toReplica{e.Ref, replica.AttemptFailed{Ticket: ticket, Failure: stalled}})
+		} else {
+			m.emit(toReplica{e.Ref, replica.Linger{Ticket: ticket}})
+		}
+		m.stop(a, !e.Hung)
+		m.reroute(a, stalled)
+	}
+}
