@@ -113,12 +113,12 @@ func (n *node) replica(c actor.Context, m *model, r member) {
 			return s.live.Tell(stream.ReplicaRestarted{Ref: r.ref, Epoch: epoch})
 		},
 		Evict: func(incarnation uint64, hung bool, why string) {
-			if m.fleet.other(r.ref, replica.Ready) {
+			if m.fleet.other(r.ref, serves) {
 				s.live.TellModel(m.Router.Model, stream.Leave{Ref: r.ref, Incarnation: incarnation, Hung: hung, Why: why})
 			}
 		},
 		Successor: func() bool {
-			return !m.fleet.other(r.ref, replica.Ready) && m.fleet.other(r.ref, replica.Starting, replica.Warming)
+			return !m.fleet.other(r.ref, serves) && m.fleet.other(r.ref, rises)
 		},
 		Gone:       func() { root.Send(node, replicaGone{m, r}) },
 		Middleware: s.deps.Middleware, Supervise: s.cfg.Supervise, Seed: s.deps.Seed + hash(r.actor),

@@ -60,12 +60,17 @@ func (f *replicaSet) find(id scoring.ReplicaID) (member, bool) {
 	return member{}, false
 }
 
-// other says whether a replica beside one is in one of the states and not suspected.
-func (f *replicaSet) other(than *replica.Ref, states ...replica.State) bool {
-	return slices.ContainsFunc(f.refs(), func(ref *replica.Ref) bool {
-		snap := ref.Snapshot()
-		return ref != than && slices.Contains(states, snap.State) && !snap.Suspect
-	})
+// other says whether a replica beside one is so.
+func (f *replicaSet) other(than *replica.Ref, is func(*replica.Snapshot) bool) bool {
+	return slices.ContainsFunc(f.refs(), func(ref *replica.Ref) bool { return ref != than && is(ref.Snapshot()) })
+}
+
+// serves says whether a replica takes new work now.
+func serves(s *replica.Snapshot) bool { return s.State.Routable() && !s.Suspect && !s.Recovering }
+
+// rises says whether a replica can be expected to serve soon: its first life begins, or it is about to be ready.
+func rises(s *replica.Snapshot) bool {
+	return s.State == replica.Starting || s.State == replica.Warming || s.State == replica.Down && s.Incarnation == 0
 }
 
 // newMember gives a replica a handle and an actor's name.

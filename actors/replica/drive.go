@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"plimsoll/scoring"
@@ -23,10 +24,17 @@ type Shell interface {
 	VoidIndex()
 	Entered(from, to State, why string)
 	Alarm(what string)
+	// SendCanary asks the engine, by its name of the model, for one token of a prompt of its own salt; its end comes back by
+	// CanaryDone. CancelCanary gives it up: its end comes back all the same.
+	SendCanary(number uint64, model string)
+	CancelCanary()
+	// Evict sends the Leave of package stream to every call, if another replica serves.
+	Evict(incarnation uint64, hung bool, why string)
 }
 
 // Machine is a replica's decisions without the actor around them, for who brings a clock, a mail and an engine of its
-// own: the simulator. It is pure but for what it publishes on its reference.
+// own: the simulator. It is pure but for what it publishes on its reference, and for the pulse that it reads there: whoever
+// reads an engine's stream notes each token by [Ref.Beat], else the replica counts as hung.
 type Machine struct {
 	m   *machine
 	ref *Ref
@@ -39,22 +47,36 @@ func NewMachine(now time.Time, cfg Config, ref *Ref, announced func(epoch uint64
 	awaited := 0
 	if epoch > 1 {
 		awaited = announced(epoch)
+	} else {
+		ref.pulse.start(now)
 	}
-	d := &Machine{m: newMachine(now, cfg, ref.Capabilities, ref.life, awaited, ref.Snapshot()), ref: ref}
+	rng := rand.New(rand.NewPCG(epoch, 3))
+	d := &Machine{m: newMachine(now, cfg, ref.Capabilities, rng, ref.life, awaited, ref.Snapshot()), ref: ref}
 	d.perform(to, d.m.start(now))
 	return d
 }
 
 // Message takes a message to the replica's actor.
 func (d *Machine) Message(now time.Time, message any, to Shell) {
+	if _, ok := message.(Probed); ok {
+		d.perform(to, d.m.step(now, d.ref.pulse.take()))
+	}
 	d.perform(to, d.m.step(now, message))
+}
+
+// CanaryDone takes the end of a canary; err is nil if a token came.
+func (d *Machine) CanaryDone(now time.Time, number uint64, err error, to Shell) {
+	d.perform(to, d.m.step(now, canaryDone{number, err}))
 }
 
 // NextTick is when the machine wants Tick, if at all.
 func (d *Machine) NextTick() (time.Time, bool) { return d.m.nextTick() }
 
 // Tick says that the time has come which NextTick named, or a later one.
-func (d *Machine) Tick(now time.Time, to Shell) { d.perform(to, d.m.step(now, tick{})) }
+func (d *Machine) Tick(now time.Time, to Shell) {
+	d.perform(to, d.m.step(now, d.ref.pulse.take()))
+	d.perform(to, d.m.step(now, tick{}))
+}
 
 // Fail says that the actor has failed: nothing is granted before the next epoch has recovered.
 func (d *Machine) Fail() { d.ref.suspend() }
@@ -89,6 +111,12 @@ func (d *Machine) perform(to Shell, effects []effect) {
 			to.Entered(e.from, e.to, e.why)
 		case alarm:
 			to.Alarm(e.what)
+		case sendCanary:
+			to.SendCanary(e.number, e.model)
+		case cancelCanary:
+			to.CancelCanary()
+		case evict:
+			to.Evict(d.m.life.incarnation, e.hung, e.why)
 		default:
 			panic(fmt.Sprintf("replica: no shell does %T", e))
 		}

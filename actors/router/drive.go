@@ -15,8 +15,8 @@ import (
 // Shell does what a router's machine asks for, in the order in which it is called.
 type Shell interface {
 	TellCall(call *stream.Call, message any)
-	// Reserve asks a replica's actor, which answers with [replica.Granted] or [replica.Refused].
-	Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64)
+	// Reserve asks a replica's actor, which answers with [replica.Granted] or [replica.Refused]. prefill is [replica.Reserve]'s.
+	Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration)
 	// GiveBack ends a ticket that was granted and can't be used.
 	GiveBack(ref *replica.Ref, ticket scoring.Ticket)
 	// Turned tells of a submission that was turned away. For statistics.
@@ -77,14 +77,14 @@ func (d *Machine) perform(to Shell, effects []effect) {
 		case tellCall:
 			to.TellCall(e.call, e.message)
 		case reserve:
-			to.Reserve(e.ref, e.claim, e.incarnation)
+			to.Reserve(e.ref, e.claim, e.incarnation, e.prefill)
 		case giveBack:
 			to.GiveBack(e.ref, e.ticket)
 		case refused:
 			to.Turned(e.kind)
 		case dispatched:
 			to.Dispatched(e.waited)
-		case explained, reranked:
+		case explained, reranked, ejected:
 		default:
 			panic(fmt.Sprintf("router: no shell does %T", e))
 		}
