@@ -8,7 +8,8 @@
 //
 // One goroutine, the loop, owns the machine, the calls and the feeds' list. It waits for nobody: a call's mailbox is
 // bounded by the request's max_tokens; a feed that falls behind loses its backlog and gets a snapshot of the whole
-// cache (Reset) instead. Calls and feeds are each written by the loop and read by one goroutine.
+// cache (Reset) instead, one of [Engine.Follow] what comes then. Calls and feeds are each written by the loop and read by
+// one goroutine.
 //
 // [Engine.Kill], [Engine.Start], [Engine.Pause] and [Engine.Resume] inject faults. A killed engine behaves as a dead
 // process: streams break, the cache is gone, probes are refused until Start, which is a new incarnation. A paused one

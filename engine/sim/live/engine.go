@@ -168,9 +168,9 @@ func (e *Engine) submission(req engine.Request) sim.Submit {
 // snapshot, with Reset, in place of what it missed. It returns the context's error, or a [*engine.Failure]: Refused
 // if the engine is down, Broken if it dies.
 func (e *Engine) Subscribe(ctx context.Context, sink func(engine.KVBatch)) error {
-	f := newFeed(e.cfg.FeedBatchesMax)
+	f := newFeed(e.cfg.FeedBatchesMax, false)
 	defer f.leave()
-	if err := e.snapshot(ctx, f); err != nil {
+	if err := e.enter(ctx, f); err != nil {
 		return err
 	}
 	for {
@@ -179,26 +179,78 @@ func (e *Engine) Subscribe(ctx context.Context, sink func(engine.KVBatch)) error
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		batches, lost, failed := f.take()
-		for _, b := range batches {
+		t := f.take()
+		for _, b := range t.batches {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			sink(b)
 		}
-		if failed != nil {
-			return failed
+		if t.err != nil {
+			return t.err
 		}
-		if lost {
-			if err := e.snapshot(ctx, f); err != nil {
+		if t.lost {
+			if err := e.enter(ctx, f); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// snapshot asks the loop to put a snapshot into the feed, and to go on from there.
-func (e *Engine) snapshot(ctx context.Context, f *feed) error {
+// Follow hears what the engine's own publisher of events would: the batches of every life. sink is called with an empty
+// batch with Reset and Seq 0 when Follow begins and when a life does, and then with each batch as it is made; what a
+// follower misses that is more than FeedBatchesMax batches behind, and what there was before it began, is a hole in Seq.
+// died is called when a life ends. Follow returns the context's error, or a [*engine.Failure] when the engine is closed.
+func (e *Engine) Follow(ctx context.Context, sink func(engine.KVBatch), died func()) error {
+	f := newFeed(e.cfg.FeedBatchesMax, true)
+	defer f.leave()
+	if err := e.enter(ctx, f); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-f.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		t := f.take()
+		if t.died {
+			died()
+		}
+		for _, b := range t.batches {
+			sink(b)
+		}
+		if t.err != nil {
+			return t.err
+		}
+	}
+}
+
+// ResetPrefixCache drops all cached blocks and reports whether it did: not while a block is held, unless force preempts
+// the running requests first, which go on afterwards. The event leaves with the next pass. It waits for the running pass;
+// an error is the context's, or a [*engine.Failure] of an engine that is down.
+func (e *Engine) ResetPrefixCache(ctx context.Context, force bool) (bool, error) {
+	done := make(chan bool, 1)
+	select {
+	case e.work <- work{kind: reset, force: force, reset: done}:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-e.done:
+		return false, down()
+	}
+	select {
+	case ok, alive := <-done:
+		if !alive {
+			return false, down()
+		}
+		return ok, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// enter asks the loop to feed a feed: a subscriber's with a snapshot first.
+func (e *Engine) enter(ctx context.Context, f *feed) error {
 	select {
 	case e.work <- work{kind: subscribe, feed: f}:
 		return nil

@@ -16,6 +16,7 @@ const (
 	submit workKind = iota
 	abort
 	subscribe
+	reset
 )
 
 // work is what the engine's clients ask for.
@@ -24,6 +25,8 @@ type work struct {
 	call    *call      // submit, abort
 	request sim.Submit // submit; of an abort the ID
 	feed    *feed      // subscribe
+	force   bool       // reset
+	reset   chan bool  // reset; takes the answer, or is closed if the engine is down
 }
 
 type controlKind uint8
@@ -51,8 +54,9 @@ type loop struct {
 	name    string // of this incarnation
 	calls   map[string]*call
 	feeds   map[*feed]struct{}
-	seq     uint64 // of the last batch of this life
-	pass    uint64 // number of the running pass
+	resets  []chan bool // asked for and not answered, oldest first
+	seq     uint64      // of the last batch of this life
+	pass    uint64      // number of the running pass
 	timer   *time.Timer
 	hung    bool
 }
@@ -101,7 +105,11 @@ func (l *loop) run() {
 			l.obey(c.kind)
 			close(c.done)
 		case <-l.e.closing:
-			l.die(errors.New("the simulated engine was closed"))
+			closed := errors.New("the simulated engine was closed")
+			l.die(closed)
+			for f := range l.feeds {
+				f.fail(broken(closed))
+			}
 			return
 		}
 	}
@@ -117,6 +125,13 @@ func (l *loop) take(w work) {
 		}
 	case subscribe:
 		l.subscribe(w.feed)
+	case reset:
+		if !l.alive() {
+			close(w.reset)
+			return
+		}
+		l.resets = append(l.resets, w.reset)
+		l.step(sim.ResetPrefixCache{Force: w.force}, nil)
 	}
 }
 
@@ -130,6 +145,9 @@ func (l *loop) obey(kind controlKind) {
 				panic(err)
 			}
 			l.publish()
+			for f := range l.feeds { // followers: the others broke when the life before ended
+				f.push(engine.KVBatch{Reset: true})
+			}
 		}
 	case pause:
 		l.hung = true
@@ -204,8 +222,11 @@ func (l *loop) perform(effect sim.Effect) {
 		l.end(e.ID, nil)
 	case sim.KV:
 		l.spread(e.Events)
-	case sim.Rejected, sim.Lost, sim.ResetDone:
-		// A refusal is the submitted call's (admit), a death the shell's (die), a reset is not asked for.
+	case sim.ResetDone:
+		l.resets[0] <- e.OK
+		l.resets = l.resets[1:]
+	case sim.Rejected, sim.Lost:
+		// A refusal is the submitted call's (admit), a death the shell's (die).
 	}
 }
 
@@ -223,21 +244,37 @@ func (l *loop) die(cause error) {
 		l.end(id, broken(cause))
 	}
 	for f := range l.feeds {
+		if f.follows {
+			f.die()
+			continue
+		}
 		f.fail(broken(cause))
+		delete(l.feeds, f)
 	}
-	clear(l.feeds)
+	for _, r := range l.resets {
+		close(r)
+	}
+	l.resets = nil
 }
 
-// subscribe puts a snapshot into the feed, in place of what is in it; batches follow it without a hole.
+// subscribe puts a snapshot into the feed, in place of what is in it; batches follow it without a hole. A follower's begins
+// empty.
 func (l *loop) subscribe(f *feed) {
-	if !l.alive() {
-		f.fail(down())
-		return
-	}
 	for other := range l.feeds {
 		if other.gone() {
 			delete(l.feeds, other)
 		}
+	}
+	switch {
+	case f.follows:
+		l.feeds[f] = struct{}{}
+		if l.alive() {
+			f.push(engine.KVBatch{Reset: true})
+		}
+		return
+	case !l.alive():
+		f.fail(down())
+		return
 	}
 	l.step(sim.Flush{}, nil)
 	if !l.alive() {
