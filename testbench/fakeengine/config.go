@@ -7,6 +7,7 @@ import (
 
 	"plimsoll/engine/sim"
 	"plimsoll/engine/sim/live"
+	"plimsoll/testbench/kvpub"
 	"plimsoll/tokenizer"
 )
 
@@ -18,7 +19,9 @@ type Config struct {
 	Engine live.Config
 	// Generate serves /inference/v1/generate and abort_requests; without it they answer 403, as a vLLM does that was
 	// started without --enable-scale-out.
-	Generate  bool
+	Generate bool
+	// KVEvents publishes the cache's events; nil: it does not. Faults are injected by [kvpub.Publisher.SetPlan].
+	KVEvents  *kvpub.Config
 	BodyBytes int64 // longest request body
 	LegsMax   int   // choices of one request: prompts x n
 }
@@ -32,6 +35,11 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	if c.BodyBytes < 1 || c.LegsMax < 1 {
 		return fmt.Errorf("fakeengine: BodyBytes (%d) and LegsMax (%d) must be at least 1", c.BodyBytes, c.LegsMax)
+	}
+	if c.KVEvents != nil {
+		if err := c.KVEvents.Validate(); err != nil {
+			return err
+		}
 	}
 	return c.Engine.Validate()
 }

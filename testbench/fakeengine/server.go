@@ -33,6 +33,7 @@ type Server struct {
 	http   *http.Server
 	routes map[string]route
 	began  time.Time
+	kv     *kvFeed      // nil if cache events are not published
 	stop   func() error // ends the engine, once
 
 	running  *registry
@@ -57,15 +58,21 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, deps: deps, engine: engine, began: deps.Now(), stop: sync.OnceValue(engine.Close),
-		running: newRegistry(), counters: &counters{},
+		cfg: cfg, deps: deps, engine: engine, began: deps.Now(), running: newRegistry(), counters: &counters{},
 	}
+	if cfg.KVEvents != nil {
+		if s.kv, err = startKV(*cfg.KVEvents, engine, deps); err != nil {
+			return nil, errors.Join(err, engine.Close())
+		}
+	}
+	s.stop = sync.OnceValue(s.end)
 	s.routes = map[string]route{
 		"/v1/completions": {"POST", s.completions}, "/v1/chat/completions": {"POST", s.chat},
 		"/inference/v1/generate": {"POST", s.scaleOut(s.generate)}, "/inference/v1/abort_requests": {"POST", s.scaleOut(s.abort)},
 		"/tokenize": {"POST", s.tokenize}, "/detokenize": {"POST", s.detokenize},
 		"/v1/models": {"GET", s.models}, "/version": {"GET", s.version}, "/load": {"GET", s.load},
 		"/health": {"GET", s.health}, "/ping": {"GET", s.health}, "/metrics": {"GET", s.metrics},
+		"/kv_event_sources": {"GET", s.kvSources}, "/reset_prefix_cache": {"POST", s.resetPrefixCache},
 	}
 	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: keepAlive, MaxHeaderBytes: 64 << 10}
 	return s, nil
@@ -73,6 +80,15 @@ func New(cfg Config, deps Deps) (*Server, error) {
 
 // Engine is the simulated engine: faults are injected there.
 func (s *Server) Engine() *live.Engine { return s.engine }
+
+// end ends the engine, and then what published its events.
+func (s *Server) end() error {
+	err := s.engine.Close()
+	if s.kv != nil {
+		err = errors.Join(err, s.kv.stop())
+	}
+	return err
+}
 
 // Serve answers on a listener until Shutdown or Close; then it returns nil.
 func (s *Server) Serve(l net.Listener) error {

@@ -32,7 +32,7 @@ type Publisher struct {
 	reorders []batch                  // wait for the next batch and go after it
 	waiting  chan struct{}            // closed when late replays are to be answered
 	conns    map[net.Conn]*subscriber // nil: a replay connection, or one that is still shaking hands
-	changed  chan struct{}            // closed when somebody has subscribed or asked for a replay
+	changed  chan struct{}            // closed when what is awaited may have come
 	stats    Stats
 }
 
@@ -258,6 +258,7 @@ func (p *Publisher) Begin() {
 	p.encoder = NewEncoder(p.cfg)
 	p.up, p.seq, p.delayed, p.reorders, p.ring = true, 0, nil, nil, ring{max: p.cfg.BufferSteps}
 	p.stats.Lives++
+	p.tell()
 	if p.cfg.Dialect == SGLang {
 		p.encode([]Event{{Event: prefix.Event{Kind: prefix.Cleared}}})
 	}
@@ -293,6 +294,11 @@ func (p *Publisher) AwaitSubscribers(ctx context.Context, n int) error {
 // AwaitRequests returns when n replays have been asked for since the publisher was made, or ctx ends.
 func (p *Publisher) AwaitRequests(ctx context.Context, n int) error {
 	return p.await(ctx, n, "replays asked for", func() int { return int(p.stats.Requests) }) //nolint:gosec // a count
+}
+
+// AwaitLives returns when the n-th life has begun, or ctx ends.
+func (p *Publisher) AwaitLives(ctx context.Context, n int) error {
+	return p.await(ctx, n, "lives begun", func() int { return int(p.stats.Lives) }) //nolint:gosec // a count
 }
 
 // await returns when a count, taken with the lock held, has reached n.
