@@ -9,11 +9,12 @@ import (
 // modelMeters are a model's handles to the metrics.
 type modelMeters struct {
 	router    *meter.Router
+	stream    *meter.Stream
 	tokenizer *meter.Tokenizer
 }
 
 func newModelMeters(m *meter.Meter, name string) modelMeters {
-	return modelMeters{router: m.Router(name), tokenizer: m.Tokenizer(name)}
+	return modelMeters{router: m.Router(name), stream: m.Stream(name), tokenizer: m.Tokenizer(name)}
 }
 
 // ended compares what the index predicted with what the engine found cached. Several legs at once warm each other's cache

@@ -76,8 +76,10 @@ func rises(s *replica.Snapshot) bool {
 // newMember gives a replica a handle and an actor's name.
 func (s *System) newMember(model string, parts Replica) member {
 	s.replicas++
+	ref := replica.NewRef(parts.Config.ID, model, parts.Engine, s.actors.Root)
+	ref.Process = parts.Config.Process
 	return member{
-		ref:   replica.NewRef(parts.Config.ID, model, parts.Engine, s.actors.Root),
+		ref:   ref,
 		parts: parts, actor: "replica-" + strconv.Itoa(s.replicas), feed: s.deps.Meter.Feed(string(parts.Config.ID)),
 	}
 }

@@ -233,6 +233,9 @@ func (s *System) resolve(name string) (m *model, lora string) {
 	return nil, ""
 }
 
+// encodeAnswer turns text from the middle of an answer into IDs.
+func (m *model) encodeAnswer(text string) ([]uint32, error) { return m.Tokenizer.Encode(text, false) }
+
 // adapters lists the LoRA adapters that engines of the model have, sorted.
 func (m *model) adapters() []string {
 	var names []string
@@ -285,7 +288,8 @@ func (s *System) Submit(req *stream.Request) *stream.Response {
 	return stream.Start(s.cfg.Stream, stream.Deps{
 		Live: s.live, Log: s.deps.Log,
 		Router: func(message any) { s.tellRouter(m, message) },
-		Model:  stream.Model{Decoder: m.Tokenizer, EndTokens: m.Tokenizer.Ends()},
+		Model:  stream.Model{Decoder: m.Tokenizer, EndTokens: m.Tokenizer.Ends(), Encode: m.encodeAnswer},
+		Meter:  m.meters.stream,
 		Ended:  m.ended,
 	}, req)
 }

@@ -103,6 +103,9 @@ func (a *answering) whole() {
 			a.x.fail(faultOf(err))
 			return
 		}
+		if d.Restarted {
+			a.legs[d.Leg] = leg{}
+		}
 		text, pieces, err := a.take(d)
 		if err != nil {
 			a.resp.Cancel()

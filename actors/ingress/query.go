@@ -69,18 +69,23 @@ func (s *Server) query(x *exchange, p *params) *query {
 	q := &query{req: req, model: m, stream: p.flag("stream", false)}
 	p.streamOptions(q)
 	req.Session = p.session(x)
-	p.resume(x)
+	req.Resume, req.Whole = p.resume(x), !q.stream
 	return q
 }
 
-// resume checks the header that says how an answer that breaks may go on. It has no effect yet: an answer that has given a
-// token goes on nowhere else, which every value allows.
-func (p *params) resume(x *exchange) {
-	switch v := x.r.Header.Get(headerResume); strings.ToLower(v) {
-	case "", "exact", "best", "off":
+// resume reads the header that says how an answer may go on whose engine fails.
+func (p *params) resume(x *exchange) stream.Resume {
+	v := x.r.Header.Get(headerResume)
+	switch strings.ToLower(v) {
+	case "exact":
+		return stream.ResumeExact
+	case "off":
+		return stream.ResumeOff
+	case "", "best":
 	default:
 		p.complain(headerResume, "must be exact, best or off, not %s", quoted(v))
 	}
+	return stream.ResumeBest
 }
 
 // session returns whose turn the request is: the header's word, else the body's.

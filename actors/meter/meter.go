@@ -44,6 +44,7 @@ type Meter struct {
 
 	ingress   ingressMetrics
 	router    routerMetrics
+	stream    streamMetrics
 	replica   replicaMetrics
 	tokenizer tokenizerMetrics
 	feed      feedMetrics
@@ -64,6 +65,7 @@ func New(cfg Config) (*Meter, error) {
 	m.panics = b.counter(actorPanics)
 	m.ingress = newIngressMetrics(b)
 	m.router = newRouterMetrics(b)
+	m.stream = newStreamMetrics(b)
 	m.replica = newReplicaMetrics(b)
 	m.tokenizer = newTokenizerMetrics(b)
 	m.feed = newFeedMetrics(b)

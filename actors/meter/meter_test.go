@@ -47,7 +47,10 @@ func reportAll(m *Meter) {
 	r.Decided(20 * time.Microsecond)
 	r.Refused(fault.NoReplica)
 	r.Reranked()
-	r.Resumed()
+
+	s, gap := m.Stream("sim"), 300*time.Millisecond
+	s.Broken("exact", "resumed", 40, &gap)
+	s.Broken("restart_only", "declined", 0, nil)
 
 	w := m.Replica("sim-0", "sim")
 	w.State("starting")
@@ -120,7 +123,7 @@ func TestNamesFollowTheRules(t *testing.T) {
 	names := regexp.MustCompile(`"plimsoll_[a-z_]+"`).FindAllString(string(declared), -1)
 	require.Len(t, families, len(names), "every declared metric is reported, and no other")
 	for _, f := range families {
-		require.Regexp(t, `^plimsoll_(build|actor|ingress|router|replica|tokenizer|kvfeed)_`, f.GetName())
+		require.Regexp(t, `^plimsoll_(build|actor|ingress|router|stream|replica|tokenizer|kvfeed)_`, f.GetName())
 		require.NotEmpty(t, f.GetHelp())
 	}
 }

@@ -9,6 +9,7 @@ type metric struct {
 // Label names.
 const (
 	labelActor   = "actor"
+	labelClass   = "class"
 	labelEvent   = "event"
 	labelKind    = "kind"
 	labelModel   = "model"
@@ -43,7 +44,10 @@ var (
 	routerDecision       = metric{"plimsoll_router_decision_seconds", "Time one ranking of the replicas took.", []string{labelModel}}
 	routerRefusals       = metric{"plimsoll_router_refusals_total", "Requests the router refused, by kind of error.", []string{labelModel, labelKind}}
 	routerReranks        = metric{"plimsoll_router_reranks_total", "Reservations a replica refused, so that the request was ranked again.", []string{labelModel}}
-	routerResumes        = metric{"plimsoll_router_resumes_total", "Legs that went on at another replica after they had produced tokens.", []string{labelModel}}
+
+	streamBreaks  = metric{"plimsoll_stream_breaks_total", "Answers whose engine failed after their first token, by the class of their continuation and what became of them (resumed, restarted, declined, given_up, left).", []string{labelModel, labelClass, labelOutcome}}
+	streamCarried = metric{"plimsoll_stream_carried_tokens_total", "Tokens of broken answers that another replica went on from.", []string{labelModel}}
+	streamGap     = metric{"plimsoll_stream_gap_seconds", "Time between the last token before an engine's failure and the first one after it.", []string{labelModel}}
 
 	replicaState         = metric{"plimsoll_replica_state", "1 for the state the replica is in, 0 for the others.", []string{labelReplica, labelModel, labelState}}
 	replicaBooked        = metric{"plimsoll_replica_booked_blocks", "KV blocks promised to requests, lingering ones included.", []string{labelReplica, labelModel}}

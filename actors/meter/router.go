@@ -11,7 +11,7 @@ import (
 type routerMetrics struct {
 	queuedRequests, queuedTokens *prometheus.GaugeVec
 	queueSeconds, decision       *prometheus.HistogramVec
-	refusals, reranks, resumes   *prometheus.CounterVec
+	refusals, reranks            *prometheus.CounterVec
 }
 
 func newRouterMetrics(b builder) routerMetrics {
@@ -22,7 +22,6 @@ func newRouterMetrics(b builder) routerMetrics {
 		decision:       b.histogram(routerDecision, decisionBuckets()),
 		refusals:       b.counter(routerRefusals),
 		reranks:        b.counter(routerReranks),
-		resumes:        b.counter(routerResumes),
 	}
 }
 
@@ -32,7 +31,7 @@ type Router struct {
 	queuedRequests, queuedTokens prometheus.Gauge
 	queueSeconds, decision       prometheus.Observer
 	refusals                     *prometheus.CounterVec
-	reranks, resumes             prometheus.Counter
+	reranks                      prometheus.Counter
 }
 
 // Router returns the handle of a model's router.
@@ -49,7 +48,6 @@ func (m *Meter) Router(model string) *Router {
 		decision:       m.router.decision.WithLabelValues(model),
 		refusals:       m.router.refusals,
 		reranks:        m.router.reranks.WithLabelValues(model),
-		resumes:        m.router.resumes.WithLabelValues(model),
 	}
 }
 
@@ -86,12 +84,5 @@ func (r *Router) Refused(kind fault.Kind) {
 func (r *Router) Reranked() {
 	if r != nil {
 		r.reranks.Inc()
-	}
-}
-
-// Resumed counts a leg that goes on at another replica.
-func (r *Router) Resumed() {
-	if r != nil {
-		r.resumes.Inc()
 	}
 }

@@ -12,6 +12,8 @@ import (
 type Config struct {
 	ID    scoring.ReplicaID
 	Model string // the served model's name
+	// Process names what the engine runs in. Replicas of one process (data-parallel ranks) fail together.
+	Process string
 
 	// What the operator says of the engine where it does not tell, or wants lower; nil leaves it to the engine.
 	CapacityTokens *scoring.Tokens // tokens the KV cache holds
@@ -50,7 +52,7 @@ type Config struct {
 // DefaultConfig returns the settings for a replica without anything said by the operator.
 func DefaultConfig(id scoring.ReplicaID, model string) Config {
 	return Config{
-		ID: id, Model: model,
+		ID: id, Model: model, Process: string(id),
 		FeedWait: 2 * time.Second, AnnounceWait: time.Second,
 		ShedFirst: 500 * time.Millisecond, ShedCap: 8 * time.Second,
 		DegradedFirst: time.Second, DegradedCap: 30 * time.Second, FailedProbes: 2,

@@ -67,6 +67,9 @@ type Ref struct {
 	Model        string
 	Engine       engine.Engine
 	Capabilities engine.Capabilities
+	// Process names what the engine runs in: data-parallel ranks share one, and die with it. It is set before the ref is
+	// handed out.
+	Process string
 
 	snapshot atomic.Pointer[Snapshot]
 	place    atomic.Pointer[Place]
@@ -91,7 +94,7 @@ type life struct {
 
 // NewRef returns the handle of a replica whose actor is yet to be spawned.
 func NewRef(id scoring.ReplicaID, model string, e engine.Engine, root *actor.RootContext) *Ref {
-	r := &Ref{ID: id, Model: model, Engine: e, Capabilities: e.Capabilities(), root: root}
+	r := &Ref{ID: id, Model: model, Engine: e, Capabilities: e.Capabilities(), Process: string(id), root: root}
 	r.snapshot.Store(&Snapshot{ID: id, State: Starting})
 	r.pulse.start(time.Now())
 	return r

@@ -53,6 +53,10 @@ type Config struct {
 	Explain bool
 	// QueueTimeout is how long a request waits for room before it is refused.
 	QueueTimeout time.Duration
+	// ResumeWait is how long an answer that broke off waits for a replica to go on.
+	ResumeWait time.Duration
+	// ResumePrefillTokens is the most that one replica prefills at a time for answers that go on there, but for a single one.
+	ResumePrefillTokens scoring.Tokens
 	// DefaultMaxTokens is reserved in strict mode for requests that name no max_tokens.
 	DefaultMaxTokens scoring.Tokens
 	// RanksMax is how often a request is ranked anew after a refused reservation before it goes back to the queue.
@@ -71,7 +75,7 @@ type Config struct {
 func DefaultConfig(model string) Config {
 	return Config{
 		Model: model, Policy: "token-load", Admission: Expected, Queue: queue.DefaultConfig(),
-		QueueTimeout: 30 * time.Second, DefaultMaxTokens: 4096, RanksMax: 3, ScanMax: 160,
+		QueueTimeout: 30 * time.Second, ResumeWait: 30 * time.Second, ResumePrefillTokens: 16384, DefaultMaxTokens: 4096, RanksMax: 3, ScanMax: 160,
 		EncodeBytes: 64 << 20, ReserveWait: 2 * time.Second, SpeculationTTL: 10 * time.Second,
 	}
 }
@@ -83,11 +87,13 @@ func (c Config) Validate() error {
 		return errors.New("a router needs a model name")
 	case c.QueueTimeout < 0:
 		return errors.New("queue-timeout must not be negative")
+	case c.ResumeWait < 0:
+		return errors.New("resume-wait must not be negative")
 	case c.ReserveWait <= 0:
 		return errors.New("the wait for a replica's answer must be positive")
 	case c.Queue.RequestsMax < 1 || c.Queue.TokensMax < 1:
 		return errors.New("the queue must hold at least one request and one token")
-	case c.DefaultMaxTokens < 1 || c.RanksMax < 1 || c.ScanMax < 1 || c.EncodeBytes < 1:
+	case c.DefaultMaxTokens < 1 || c.ResumePrefillTokens < 1 || c.RanksMax < 1 || c.ScanMax < 1 || c.EncodeBytes < 1:
 		return errors.New("every bound of a router must be at least 1")
 	}
 	return nil

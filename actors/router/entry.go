@@ -45,9 +45,14 @@ type bar struct {
 func newEntry(id queue.ID, sub *stream.Submit) *entry {
 	e := &entry{id: id, sub: sub, due: -1}
 	if len(sub.Legs) > 1 {
-		// Long prompts first: they find a place while there is the most room.
+		// Long prompts first: they find a place while there is the most room. Where each is placed as it can, short ones first.
 		legs := slices.Clone(sub.Legs)
-		slices.SortStableFunc(legs, func(a, b stream.Ask) int { return cmp.Compare(e.promptTokens(b), e.promptTokens(a)) })
+		slices.SortStableFunc(legs, func(a, b stream.Ask) int {
+			if sub.Begun {
+				a, b = b, a
+			}
+			return cmp.Compare(e.promptTokens(b), e.promptTokens(a))
+		})
 		own := *sub
 		own.Legs = legs
 		e.sub = &own
@@ -55,7 +60,7 @@ func newEntry(id queue.ID, sub *stream.Submit) *entry {
 	return e
 }
 
-// legs are what is asked for, the longest prompt first.
+// legs are what is asked for, the longest prompt first, or the shortest if the request has begun.
 func (e *entry) legs() []stream.Ask { return e.sub.Legs }
 
 func (e *entry) tokens() scoring.Tokens {
@@ -74,7 +79,24 @@ func (e *entry) promptTokens(a stream.Ask) scoring.Tokens {
 
 // leastSequence is the shortest sequence that answers a leg.
 func (e *entry) leastSequence(a stream.Ask) scoring.Tokens {
-	return e.promptTokens(a) + scoring.Tokens(max(1, e.sub.Call.Request.MinTokens))
+	return e.promptTokens(a) + scoring.Tokens(max(1, e.sub.Call.Request.MinTokens-a.Produced))
+}
+
+// began is when it began to look for a place.
+func (e *entry) began() time.Time {
+	if e.sub.Begun {
+		return since(e.sub)
+	}
+	return e.sub.Arrival
+}
+
+// place is where an entry stands among those at the head of the queue.
+func (e *entry) place() time.Time {
+	at := e.began()
+	if e.sub.Begun {
+		at = at.Add(time.Duration(e.tokens()) * resumeCostPerToken)
+	}
+	return at
 }
 
 // keysFor returns a prompt's block keys, hashed once a block size; a raw prompt has none.

@@ -112,6 +112,8 @@ type machine struct {
 	byCall  map[*stream.Call]*asking
 	overdue []overdue // for each reservation, in their order; answered ones are dropped when they come first
 
+	resumed resumed
+
 	waiting   *queue.Queue[*entry]
 	nextID    queue.ID
 	queuedAs  map[*stream.Call]*entry
@@ -135,6 +137,7 @@ func newMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*m
 		waiting: queue.New[*entry](cfg.Queue), booked: map[scoring.ReplicaID]*booking{},
 		tickets: map[scoring.Ticket]*asked{}, byCall: map[*stream.Call]*asking{},
 		queuedAs: map[*stream.Call]*entry{}, newTicket: newTicket, deadlines: newDeadlines(),
+		resumed: newResumed(),
 	}, nil
 }
 
@@ -165,10 +168,14 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 	case stream.Steps:
 		m.steps(now, e, vs)
 	case stream.Finished:
-		m.learner.Output(e.Produced)
+		if !e.Broken {
+			m.learner.Output(e.Produced)
+		}
 		withdrawSpeculation(vs, e.Replica, e.Ticket)
+		m.prefilled(now, e.Ticket, vs)
 	case stream.Failed:
 		withdrawSpeculation(vs, e.Replica, e.Ticket)
+		m.prefilled(now, e.Ticket, vs)
 	}
 	return m.out
 }
@@ -178,6 +185,13 @@ func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
 	m.supersede(sub.Call)
 	m.nextID++
 	e := newEntry(m.nextID, sub)
+	if sub.Begun {
+		// It was let in when it came, and what it has produced is lost if it is turned away.
+		e.deadline = since(sub).Add(m.cfg.ResumeWait)
+		m.enqueue(e, true, vs)
+		m.pump(now, vs)
+		return
+	}
 	e.deadline = sub.Arrival.Add(m.cfg.QueueTimeout)
 	if sub.Again {
 		// Its first attempt's failure is not its fault: it has the whole time again.
@@ -222,24 +236,34 @@ func (m *machine) supersede(call *stream.Call) {
 	}
 }
 
-// place tries to reserve for every leg at once, the longest first. True: the entry needs no queue place now.
+// place tries to reserve for every leg at once, the longest first; of a request that has begun for those legs that it can.
+// True: the entry needs no queue place now.
 func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 	by := &asking{entry: e}
 	chosen := m.scratch.chosen[:0]
 	e.need = 0
 	for _, ask := range e.legs() {
 		fleet := m.candidates(now, e, ask, vs, chosen)
-		d := m.demand(e, ask, fleet.plan)
+		d := m.demand(e, ask, fleet.plan, vs)
 		dec := m.policy.Decide(now, &d, fleet.candidates)
 		if m.cfg.Explain {
 			m.emit(explained{e.sub.Call.Request.ID, ask.Leg, policy.Explain(now, &d, fleet.candidates, dec, cost.DefaultWeights())})
 		}
 		if dec.Verdict == policy.Dispatch {
-			chosen = append(chosen, m.book(by, ask, vs[dec.Index], &fleet.claims[dec.Index], &fleet.candidates[dec.Index]))
+			chosen = append(chosen, m.book(now, by, ask, vs[dec.Index], &fleet.claims[dec.Index], &fleet.candidates[dec.Index]))
 			continue
+		}
+		if e.sub.Begun && dec.Verdict == policy.Refuse && dec.Cause != policy.TooLarge {
+			// Whoever does not serve now may serve again before the wait is over.
+			dec.Verdict, dec.Until = policy.Hold, now.Add(recheck)
+		}
+		if e.sub.Begun && dec.Verdict == policy.Hold && len(e.legs()) > 1 {
+			m.retry(dec.Until)
+			continue // the others need not wait for this one
 		}
 		for _, a := range chosen {
 			m.unbook(a)
+			m.resumed.end(a.place.Claim.Ticket)
 		}
 		m.scratch.chosen = chosen
 		if dec.Verdict == policy.Hold {
@@ -253,6 +277,9 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 		return true
 	}
 	m.scratch.chosen = chosen
+	if len(chosen) == 0 {
+		return false
+	}
 	by.open = len(chosen)
 	m.byCall[e.sub.Call] = by
 	for _, a := range chosen {
@@ -276,7 +303,7 @@ func (m *machine) prefill(a *asked) *time.Duration {
 }
 
 // book counts a reservation before it is answered, so that the next decision sees it.
-func (m *machine) book(by *asking, ask stream.Ask, v view, fitted *ledger.Claim, c *policy.Candidate) *asked {
+func (m *machine) book(now time.Time, by *asking, ask stream.Ask, v view, fitted *ledger.Claim, c *policy.Candidate) *asked {
 	claim := *fitted
 	claim.Ticket = m.newTicket()
 	a := &asked{by: by, prompt: ask.Prompt, need: c.NeedBlocks, place: stream.Placement{
@@ -295,6 +322,9 @@ func (m *machine) book(by *asking, ask stream.Ask, v view, fitted *ledger.Claim,
 	b.blocks += a.need
 	b.seats += claim.Seats
 	b.prefill += claim.PrefillTokens
+	if ask.Produced > 0 {
+		m.resumed.begin(now, &a.place)
+	}
 	return a
 }
 
@@ -370,6 +400,7 @@ func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
 	}
 	delete(m.tickets, r.Ticket)
 	m.unbook(a)
+	m.resumed.end(r.Ticket)
 	a.by.refused = true
 	a.by.entry.bar(now, r)
 	m.emit(reranked{})
@@ -410,14 +441,15 @@ func (m *machine) answered(now time.Time, by *asking, vs []view) {
 	if m.byCall[call] == by {
 		delete(m.byCall, call)
 	}
-	if !by.refused && !by.gone {
+	if !by.gone && (!by.refused || by.entry.sub.Begun && len(by.placed) > 0) {
 		for _, p := range by.placed {
 			m.speculate(now, by.entry, p, vs)
 		}
-		m.emit(dispatched{now.Sub(by.entry.sub.Arrival)})
+		m.emit(dispatched{now.Sub(by.entry.began())})
 		m.emit(tellCall{call, stream.Placed{Number: by.entry.sub.Number, Placements: by.placed}})
 	} else {
 		for _, p := range by.placed {
+			m.resumed.end(p.Claim.Ticket)
 			m.emit(giveBack{p.Ref, p.Claim.Ticket})
 		}
 		if !by.gone {
@@ -492,6 +524,7 @@ func (m *machine) reject(e *entry, f *fault.Fault) {
 // firstToken learns how fast a replica prefills. The prefills of one replica follow each other: what passed before the
 // first token of the one before was that one's time.
 func (m *machine) firstToken(now time.Time, f stream.FirstToken, vs []view) {
+	m.prefilled(now, f.Ticket, vs)
 	if find(vs, f.Replica) == nil {
 		return
 	}
@@ -504,6 +537,13 @@ func (m *machine) firstToken(now time.Time, f stream.FirstToken, vs []view) {
 	}
 	m.first[f.Replica] = now
 	m.learner.FirstToken(f.Replica, f.PrefillTokens, f.HitTokens, took)
+}
+
+// prefilled lets the next ones go on where one has gone on, or will not.
+func (m *machine) prefilled(now time.Time, t scoring.Ticket, vs []view) {
+	if m.resumed.end(t) {
+		m.pump(now, vs)
+	}
 }
 
 // forget drops what was learned of replicas that have left the fleet.

@@ -253,7 +253,7 @@ func (m *market) held(t *rapid.T) {
 			continue
 		}
 		l := m.m.candidates(m.now, e, e.legs()[0], vs, nil)
-		d := m.m.demand(e, e.legs()[0], l.plan)
+		d := m.m.demand(e, e.legs()[0], l.plan, vs)
 		require.Equal(t, policy.Hold, m.m.policy.Decide(m.now, &d, l.candidates).Verdict)
 		m.did["held checks"]++
 	}

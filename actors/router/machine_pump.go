@@ -118,6 +118,7 @@ func (m *machine) tick(now time.Time, vs []view) {
 		m.retryAt, m.pumped.fleet = time.Time{}, nil
 	}
 	m.unanswered(now, vs)
+	m.resumed.expire(now)
 	m.pump(now, vs)
 	for len(m.deadlines.items) > 0 {
 		e := m.deadlines.items[0]
@@ -127,10 +128,19 @@ func (m *machine) tick(now time.Time, vs []view) {
 		m.waiting.Remove(e.id)
 		m.dequeued(e)
 		if !m.place(now, e, vs) {
-			wait := m.retryAfter(vs)
-			m.reject(e, contended(wait, "no replica had room within %s; try again later", m.cfg.QueueTimeout))
+			m.reject(e, m.late(e, vs))
 		}
 	}
+}
+
+// late is the fault of a request whose time in the queue is up.
+func (m *machine) late(e *entry, vs []view) *fault.Fault {
+	if e.sub.Begun {
+		if last := e.sub.Legs[0].LastFault; last != nil {
+			return last
+		}
+	}
+	return contended(m.retryAfter(vs), "no replica had room within %s; try again later", m.cfg.QueueTimeout)
 }
 
 // retry asks for a tick at a time at the latest.
@@ -141,11 +151,11 @@ func (m *machine) retry(at time.Time) {
 }
 
 func (m *machine) enqueue(e *entry, head bool, vs []view) {
-	push := m.waiting.Push
+	push, at := m.waiting.Push, e.sub.Arrival
 	if head {
-		push = m.waiting.PushHead
+		push, at = m.waiting.PushHead, e.place()
 	}
-	if err := push(e.id, e, e.tokens(), e.sub.Arrival); err != nil {
+	if err := push(e.id, e, e.tokens(), at); err != nil {
 		var full *queue.FullError
 		if errors.As(err, &full) {
 			wait := m.retryAfter(vs)

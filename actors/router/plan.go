@@ -61,12 +61,16 @@ func (m *machine) plan(e *entry, a stream.Ask, vs []view) ledger.Plan {
 	req := e.sub.Call.Request
 	prompt := e.promptTokens(a)
 	most := max(1, longest(vs)-prompt)
-	if req.MaxTokens != nil {
-		most = min(most, scoring.Tokens(*req.MaxTokens))
+	limit := req.MaxTokens
+	if a.MaxTokens != nil {
+		limit = a.MaxTokens
+	}
+	if limit != nil {
+		most = min(most, scoring.Tokens(*limit))
 	}
 	p := ledger.Plan{PromptTokens: prompt, MaxOutputTokens: most}
 	if m.cfg.Admission == Strict {
-		if req.MaxTokens == nil {
+		if limit == nil {
 			p.MaxOutputTokens = min(most, m.cfg.DefaultMaxTokens)
 		}
 		p.OutputTokens = p.MaxOutputTokens
@@ -143,7 +147,7 @@ func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, c
 		if need := policy.NeedBlocks(s.claims[i], overlap); v.snap.Told && v.snap.State.Routable() && (l.least < 0 || need < l.least) {
 			l.least = need
 		}
-		if e.barred(now, *v) {
+		if e.barred(now, *v) || a.Produced > 0 && m.resumed.full(v.ref.ID, s.claims[i].PrefillTokens, m.cfg.ResumePrefillTokens) {
 			s.candidates[i].NeedBlocks = max(s.candidates[i].NeedBlocks, v.snap.Load.FreeBlocks()+1)
 		}
 		if !v.snap.CoolingUntil.IsZero() {
@@ -189,16 +193,33 @@ func besides(chosen []*asked, ref *replica.Ref, prompt int) bool {
 }
 
 // demand is what a policy is told of a leg. It is valid until the next decision.
-func (m *machine) demand(e *entry, a stream.Ask, plan ledger.Plan) policy.Demand {
+func (m *machine) demand(e *entry, a stream.Ask, plan ledger.Plan, vs []view) policy.Demand {
 	excluded := m.scratch.excluded[:0]
 	for _, x := range a.Excluded {
 		excluded = append(excluded, policy.Exclusion{ID: x.Replica, Incarnation: x.Incarnation})
+		if x.Process {
+			excluded = alsoExcluded(excluded, x, vs)
+		}
 	}
 	m.scratch.excluded = excluded
 	return policy.Demand{
 		PromptTokens: plan.PromptTokens, OutputTokens: plan.OutputTokens,
 		MinSequenceTokens: e.leastSequence(a), Arrival: e.sub.Arrival, Seats: 1, LoRA: e.sub.Call.Request.LoRA, Excluded: excluded,
 	}
+}
+
+// alsoExcluded adds the other replicas of a failed one's process, until that one is known to live again.
+func alsoExcluded(list []policy.Exclusion, x stream.Exclusion, vs []view) []policy.Exclusion {
+	failed := find(vs, x.Replica)
+	if failed == nil || failed.snap.Incarnation != x.Incarnation {
+		return list
+	}
+	for i := range vs {
+		if v := &vs[i]; v != failed && v.ref.Process == failed.ref.Process {
+			list = append(list, policy.Exclusion{ID: v.ref.ID, Incarnation: v.snap.Incarnation})
+		}
+	}
+	return list
 }
 
 // stateOf maps a replica's state to what policies know. A replica that waits for its feed takes nothing yet: its quota is 0.

@@ -101,7 +101,7 @@ func newRig(t require.TestingT, cfg Config, replicas int) *rig {
 // add puts a ready replica of an engine that shares blocks into the fleet.
 func (r *rig) add(id scoring.ReplicaID, limits scoring.Limits) *site {
 	s := &site{
-		ref:    &replica.Ref{ID: id, Model: "m", Capabilities: engine.Capabilities{Sharing: engine.SharingFromDispatch}},
+		ref:    &replica.Ref{ID: id, Model: "m", Process: string(id), Capabilities: engine.Capabilities{Sharing: engine.SharingFromDispatch}},
 		snap:   replica.Snapshot{ID: id, Epoch: 1, Incarnation: 1, State: replica.Ready, Told: true},
 		ledger: ledger.New(limits),
 	}

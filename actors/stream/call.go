@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/meter"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/supervise"
 	"plimsoll/scoring/ledger"
@@ -18,6 +19,7 @@ type Deps struct {
 	// Router sends a message to the model's router.
 	Router func(message any)
 	Model  Model
+	Meter  *meter.Stream // nil: nothing is counted
 	// Ended hears of the request's end once, on the request's goroutine, when its last attempt is over or aborted. The
 	// client may have read the response's end before that.
 	Ended func(Summary)
@@ -45,10 +47,11 @@ type Call struct {
 	Request  *Request
 	Response *Response
 
-	cfg   Config
-	deps  Deps
-	inbox *inbox
-	reads chan read
+	cfg     Config
+	deps    Deps
+	inbox   *inbox
+	reads   chan read
+	retries *share // in the model's budget
 
 	// The goroutine's own.
 	open    map[uint64]*running // attempts whose end was not dealt with
@@ -78,7 +81,7 @@ func (c *Call) Tell(message any) {
 }
 
 func (c *Call) run() {
-	m := newMachine(c.cfg, c.Request, c.deps.Model, c)
+	m := newMachine(c.cfg, c.Request, c.deps.Model, c, c.retries)
 	timer := newAlarm()
 	defer timer.stop()
 	c.perform(m, m.start())
@@ -149,6 +152,10 @@ func (c *Call) perform(m *machine, effects []effect) {
 			unread = c.Response.Append(e.leg, e.entries, e.usage)
 		case finishLeg:
 			c.Response.Finish(e.leg, e.finish, e.usage)
+		case restartLeg:
+			c.Response.Restart(e.leg, e.usage)
+		case observed:
+			c.deps.Meter.Broken(e.class.String(), e.outcome.String(), e.carried, e.gap)
 		case placedLeg:
 			c.Response.Placed(e.leg, string(e.replica), time.Now())
 		case endResponse:

@@ -14,8 +14,10 @@ type Config struct {
 	TokenTimeout      time.Duration
 	// SettleTimeout is how long an engine that has given all its tokens may take to say so before it is aborted.
 	SettleTimeout time.Duration
-	// AttemptsMax bounds the attempts of a leg.
-	AttemptsMax int
+	// AttemptsMax bounds the attempts of a leg; FruitlessMax those in a row that got what it had produced, were begun by the
+	// engine, and added no token: an answer that breaks engines must not break all of them.
+	AttemptsMax  int
+	FruitlessMax int
 	// ResubmitsMax bounds how often a request is submitted anew because its router restarted: one that makes the router
 	// panic must not do so for ever.
 	ResubmitsMax int
@@ -25,13 +27,13 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		JournalBytes: 16 << 20, FirstTokenTimeout: 10 * time.Minute, TokenTimeout: time.Minute,
-		SettleTimeout: time.Second, AttemptsMax: 8, ResubmitsMax: 3,
+		SettleTimeout: time.Second, AttemptsMax: 8, FruitlessMax: 2, ResubmitsMax: 3,
 	}
 }
 
 // Validate reports what makes no sense.
 func (c Config) Validate() error {
-	if c.JournalBytes < 1 || c.AttemptsMax < 1 || c.ResubmitsMax < 0 {
+	if c.JournalBytes < 1 || c.AttemptsMax < 1 || c.FruitlessMax < 1 || c.ResubmitsMax < 0 {
 		return errors.New("journal bytes and attempts must be at least 1, resubmissions at least 0")
 	}
 	if c.FirstTokenTimeout <= 0 || c.TokenTimeout <= 0 || c.SettleTimeout <= 0 {

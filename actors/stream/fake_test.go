@@ -46,6 +46,15 @@ func (letters) Decode(ids []uint32, skipSpecial bool) (string, error) {
 	return strings.ToValidUTF8(out.String(), "\ufffd"), nil
 }
 
+// encodeBytes is the inverse of letters for text.
+func encodeBytes(text string) ([]uint32, error) {
+	ids := make([]uint32, len(text))
+	for i := range len(text) {
+		ids[i] = uint32(text[i])
+	}
+	return ids, nil
+}
+
 // script is an engine whose Generate is the test's.
 type script struct {
 	caps     engine.Capabilities

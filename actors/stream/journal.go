@@ -31,6 +31,7 @@ type leg struct {
 	bytes   int // of entries, roughly
 	finish  *Finish
 	ended   bool // the reader has got the finish
+	again   bool // it has begun anew since the reader last looked
 }
 
 // NewResponse returns a response of that many legs whose Cancel calls cancel.
@@ -70,11 +71,11 @@ func (r *Response) take() (Delta, error, bool) { //nolint:revive // the last val
 			continue
 		}
 		open++
-		if len(l.entries) == 0 && l.finish == nil {
+		if len(l.entries) == 0 && l.finish == nil && !l.again {
 			continue
 		}
-		d := Delta{Leg: n, Entries: l.entries, Finish: l.finish}
-		l.entries, l.bytes, l.ended = nil, 0, l.finish != nil
+		d := Delta{Leg: n, Restarted: l.again, Entries: l.entries, Finish: l.finish}
+		l.entries, l.bytes, l.again, l.ended = nil, 0, false, l.finish != nil
 		r.turn = n + 1
 		return d, nil, true
 	}
@@ -136,6 +137,11 @@ func entryBytes(e *Entry) int {
 		n += 40 + 16*len(e.Logprob.Top)
 	}
 	return n
+}
+
+// Restart takes back all that a leg was given.
+func (r *Response) Restart(n int, u Usage) {
+	r.update(func() { r.legs[n], r.usage = leg{again: true}, u })
 }
 
 // Finish ends a leg.

@@ -12,6 +12,14 @@ import (
 type Model struct {
 	Decoder   detok.Decoder
 	EndTokens []uint32 // IDs that end an answer; the client sees none of their text
+	// Encode turns text of an answer back into IDs, without special tokens; nil: that can't be done.
+	Encode func(text string) ([]uint32, error)
+}
+
+// hole is a place in an answer whose IDs the engine did not tell; text is theirs.
+type hole struct {
+	at   int // of legState.ids: the text comes before this one
+	text string
 }
 
 // legState is one answer as the machine sees it.
@@ -21,13 +29,21 @@ type legState struct {
 	detok         *detok.Stream
 	stops         *detok.Stops
 
-	ids      []uint32 // what was produced, without IDs the engine lost
-	lost     bool     // some IDs were lost: what follows the first hole is not in ids
-	produced int      // tokens, lost ones included
+	ids      []uint32 // what was produced, but for what is in the holes
+	holes    []hole
+	wordless bool // an engine gave text without any ID
+	produced int  // tokens, lost ones included
 	finished bool
 
 	attempts int
 	excluded []Exclusion
+	limit    int      // the most it may produce, as its first attempt was placed
+	input    []uint32 // prompt and journal, for the next attempt; nil: the prompt alone
+	// giver is the first attempt that gave a token: what engines say of the prompt counts from it alone. 0: none has.
+	giver     uint64
+	fruitless int     // attempts in a row that took what it had produced and added nothing
+	retrying  bool    // it has a share in the retry budget
+	breach    *breach // nil: its stream of tokens is not broken
 }
 
 func newLeg(req *Request, model Model, index int) *legState {
@@ -40,13 +56,35 @@ func newLeg(req *Request, model Model, index int) *legState {
 	}
 }
 
+// restart makes a leg as new, but for the memory of its attempts.
+func (l *legState) restart(req *Request, model Model) {
+	fresh := newLeg(req, model, l.index)
+	fresh.attempts, fresh.excluded, fresh.giver, fresh.breach = l.attempts, l.excluded, l.giver, l.breach
+	*l = *fresh
+}
+
+// known are the IDs that the answer begins with, up to the first hole.
+func (l *legState) known() []uint32 {
+	if len(l.holes) > 0 {
+		return l.ids[:l.holes[0].at]
+	}
+	return l.ids
+}
+
+// note takes a token's ID, or the text of what has none.
+func (l *legState) note(t engine.Token) {
+	l.produced += 1 + t.LostIDs
+	l.wordless = l.wordless || t.ID == engine.NoTokenID
+	if t.LostIDs > 0 && t.Text != nil {
+		l.holes = append(l.holes, hole{len(l.ids), *t.Text})
+		return
+	}
+	l.ids = append(l.ids, t.ID)
+}
+
 // token takes one token into the journal and says whether the answer ends with it.
 func (l *legState) token(req *Request, model Model, maxTokens int, t engine.Token, at time.Time) (Entry, *Finish, error) {
-	l.produced += 1 + t.LostIDs
-	l.lost = l.lost || t.LostIDs > 0
-	if !l.lost {
-		l.ids = append(l.ids, t.ID)
-	}
+	l.note(t)
 	entry := Entry{ID: t.ID, LostIDs: t.LostIDs, Logprob: t.Logprob, Stamp: at}
 	ended := !req.IgnoreEOS && slices.Contains(model.EndTokens, t.ID)
 	if l.produced >= req.MinTokens {

@@ -89,6 +89,7 @@ type machine struct {
 	ended     bool   // the response has ended
 	cached    []*int // by prompt; nil: not known
 	told      []*int // by prompt: the length that the engine gave a raw one; nil: not known
+	retries   budget
 	// epochs are those that restarted replicas were answered in.
 	epochs map[*replica.Ref]uint64
 
@@ -96,10 +97,10 @@ type machine struct {
 	appended appendLeg
 }
 
-func newMachine(cfg Config, req *Request, model Model, call *Call) *machine {
+func newMachine(cfg Config, req *Request, model Model, call *Call, retries budget) *machine {
 	prompts := req.Input.Prompts()
 	m := &machine{
-		cfg: cfg, req: req, model: model, call: call,
+		cfg: cfg, req: req, model: model, call: call, retries: retries,
 		attempts: map[uint64]*attempt{}, cached: make([]*int, prompts), told: make([]*int, prompts),
 		epochs: map[*replica.Ref]uint64{},
 	}
@@ -128,13 +129,23 @@ func (m *machine) start() []effect {
 	return m.out
 }
 
+// submit asks the router for places. It keeps asks, and sends away a copy: a leg that goes on has a prompt of its own there.
 func (m *machine) submit(asks []Ask) {
 	m.waiting = asks
 	m.asked++
-	again := slices.ContainsFunc(asks, func(a Ask) bool { return m.legs[a.Leg].attempts > 0 })
-	m.emit(toRouter{&Submit{
-		Call: m.call, Number: m.asked, Arrival: m.req.Arrival, Prompts: m.prompts, Legs: asks, Again: again,
-	}})
+	sub := &Submit{
+		Call: m.call, Number: m.asked, Arrival: m.req.Arrival, Prompts: slices.Clip(m.prompts), Legs: slices.Clone(asks),
+		Begun: m.begun(),
+	}
+	for i := range sub.Legs {
+		l := m.legs[sub.Legs[i].Leg]
+		sub.Again = sub.Again || l.attempts > 0
+		if l.input != nil {
+			sub.Legs[i].Prompt = len(sub.Prompts)
+			sub.Prompts = append(sub.Prompts, Prompt{IDs: l.input})
+		}
+	}
+	m.emit(toRouter{sub})
 }
 
 // done says that nothing is left to decide: the response has ended, the router owes no answer and every attempt that has
@@ -172,7 +183,7 @@ func (m *machine) step(now time.Time, event any) []effect {
 	case Leave:
 		m.leave(e)
 	case attemptEnded:
-		m.attemptEnded(e)
+		m.attemptEnded(now, e)
 	case clientGone:
 		m.fail(&fault.Fault{Kind: fault.ClientGone, Message: "the client has left"})
 	case overrun:
@@ -216,17 +227,41 @@ func (m *machine) placed(now time.Time, e Placed) {
 		return
 	}
 	for _, p := range e.Placements {
-		l := m.legs[p.Leg]
-		m.nextID++
-		l.attempts++
-		m.attempts[m.nextID] = &attempt{id: m.nextID, leg: l, place: p, began: now, last: now, stepped: now}
-		m.emit(placedLeg{p.Leg, p.Ref.ID})
-		m.emit(startAttempt{m.nextID, p, m.request(l, p)})
+		m.attempt(now, p)
+	}
+	// Of legs that go on the router places those that it can.
+	rest := slices.DeleteFunc(asks, func(a Ask) bool {
+		return slices.ContainsFunc(e.Placements, func(p Placement) bool { return p.Leg == a.Leg })
+	})
+	if len(rest) > 0 {
+		m.submit(rest)
 	}
 }
 
-// request is what the engine is asked for.
-func (m *machine) request(l *legState, p Placement) engine.Request {
+// attempt begins an attempt where a leg was placed.
+func (m *machine) attempt(now time.Time, p Placement) {
+	l := m.legs[p.Leg]
+	m.nextID++
+	l.attempts++
+	a := &attempt{
+		id: m.nextID, leg: l, place: p, base: l.produced, input: l.input, began: now, last: now, stepped: now,
+	}
+	if a.input == nil {
+		a.input = m.prompts[l.prompt].IDs
+	}
+	if a.base == 0 {
+		l.limit = p.MaxTokens
+	}
+	// However much room there is here, the answer gets no longer than it could become where it began.
+	a.limit = min(l.limit, a.base+p.MaxTokens)
+	m.attempts[a.id] = a
+	m.emit(placedLeg{p.Leg, p.Ref.ID})
+	m.emit(startAttempt{a.id, p, m.request(a)})
+}
+
+// request is what the engine is asked for: of an answer that goes on, the rest.
+func (m *machine) request(a *attempt) engine.Request {
+	l, p := a.leg, &a.place
 	sampling := m.req.Sampling
 	if sampling.Seed != nil {
 		seed := *sampling.Seed + int64(l.index%m.req.N)
@@ -245,8 +280,8 @@ func (m *machine) request(l *legState, p Placement) engine.Request {
 		ends = slices.Concat(m.model.EndTokens, ends)
 	}
 	return engine.Request{
-		ID: p.Claim.Ticket.String(), Model: p.EngineModel, PromptTokens: m.prompts[l.prompt].IDs,
-		MaxTokens: p.MaxTokens, MinTokens: m.req.MinTokens, Sampling: sampling,
+		ID: p.Claim.Ticket.String(), Model: p.EngineModel, PromptTokens: a.input,
+		MaxTokens: a.limit - a.base, MinTokens: max(0, m.req.MinTokens-a.base), Sampling: sampling,
 		EndTokens: ends, IgnoreEOS: m.req.IgnoreEOS,
 		TopLogprobs: m.req.TopLogprobs, CacheSalt: m.req.CacheSalt, LoRA: m.req.LoRA,
 	}
@@ -283,24 +318,6 @@ func (m *machine) announce(e ReplicaRestarted) {
 	m.emit(toReplica{e.Ref, answer})
 }
 
-// reroute asks for a new place for a leg of which nothing was produced; else it fails the request.
-func (m *machine) reroute(a *attempt, f *engine.Failure) {
-	l, flt := a.leg, faultOf(f)
-	if l.produced > 0 || f.Kind == engine.Client || l.attempts >= m.cfg.AttemptsMax {
-		m.fail(flt)
-		return
-	}
-	l.excluded = append(l.excluded, Exclusion{a.place.Ref.ID, a.place.Incarnation})
-	ask := Ask{Leg: l.index, Prompt: l.prompt, Excluded: l.excluded, LastFault: flt}
-	if m.waiting != nil {
-		// Another leg waits already. One submission at a time: this one joins it, and all are placed together.
-		m.emit(toRouter{Withdraw{m.call, m.asked}})
-		m.submit(append(slices.Clone(m.waiting), ask))
-		return
-	}
-	m.submit([]Ask{ask})
-}
-
 // fail ends the request with a fault: everything that runs is aborted.
 func (m *machine) fail(f *fault.Fault) {
 	if m.ended {
@@ -308,6 +325,14 @@ func (m *machine) fail(f *fault.Fault) {
 	}
 	m.ended = true
 	m.emit(endResponse{f})
+	outcome := GivenUp
+	if f.Kind == fault.ClientGone {
+		outcome = Left
+	}
+	for _, l := range m.legs {
+		m.observe(l, outcome, 0, nil)
+		m.calm(l)
+	}
 	if m.waiting != nil {
 		m.emit(toRouter{Withdraw{m.call, m.asked}})
 	}

@@ -16,6 +16,9 @@ type attempt struct {
 	id       uint64
 	leg      *legState
 	place    Placement
+	base     int      // what the leg had produced before it
+	limit    int      // what the leg may have produced at its end
+	input    []uint32 // its prompt: the leg's and what it had produced
 	began    time.Time
 	last     time.Time // of its last token
 	produced int       // tokens of this attempt
@@ -71,7 +74,7 @@ func (m *machine) frame(f frame) {
 		}
 		var entry Entry
 		var err error
-		entry, finish, err = a.leg.token(m.req, m.model, a.place.MaxTokens, t, f.at)
+		entry, finish, err = a.leg.token(m.req, m.model, a.limit, t, f.at)
 		if err != nil {
 			m.fail(&fault.Fault{Kind: fault.EngineFailed, Message: "the engine sent a token that the tokenizer does not know", Err: err})
 			return
@@ -83,7 +86,11 @@ func (m *machine) frame(f frame) {
 	}
 	m.appended.entries = entries
 	if len(entries) > 0 {
+		m.mended(a, f.at)
 		a.last = f.at
+		if a.leg.giver == 0 {
+			a.leg.giver = a.id
+		}
 		m.learn(a)
 		m.milestones(f.at, a)
 		m.appended.leg, m.appended.usage = a.leg.index, m.usage()
@@ -96,7 +103,7 @@ func (m *machine) frame(f frame) {
 // or its end.
 func (m *machine) learn(a *attempt) {
 	l := a.leg
-	if l.index%m.req.N != 0 {
+	if l.index%m.req.N != 0 || l.giver != 0 && l.giver != a.id {
 		return
 	}
 	if a.cached != nil && m.cached[l.prompt] == nil {
@@ -133,6 +140,7 @@ func (m *machine) conclude(at time.Time, a *attempt, finish *Finish, said *engin
 		return
 	}
 	l.finished = true
+	m.calm(l)
 	m.learn(a)
 	m.emit(finishLeg{l.index, *finish, m.usage()})
 	if said == nil && (finish.StopString != nil || finish.StopToken != nil) {
@@ -167,10 +175,10 @@ func (m *machine) milestones(at time.Time, a *attempt) {
 		}
 		hit := p.Claim.PromptTokens - p.Claim.PrefillTokens
 		m.emit(toRouter{FirstToken{
-			Replica: p.Ref.ID, PrefillTokens: p.Claim.PrefillTokens, HitTokens: hit, Took: at.Sub(a.began),
+			Replica: p.Ref.ID, Ticket: p.Claim.Ticket, PrefillTokens: p.Claim.PrefillTokens, HitTokens: hit, Took: at.Sub(a.began),
 		}})
 		if !p.Ref.Capabilities.KVEvents {
-			m.emit(toReplica{p.Ref, replica.Learned{LoRA: m.req.LoRA, Salt: m.req.CacheSalt, Tokens: m.prompts[a.leg.prompt].IDs}})
+			m.emit(toReplica{p.Ref, replica.Learned{LoRA: m.req.LoRA, Salt: m.req.CacheSalt, Tokens: a.input}})
 		}
 		return
 	}
@@ -208,15 +216,15 @@ func (m *machine) account(a *attempt, sound bool) {
 		m.emit(toRouter{Failed{Replica: ref.ID, Ticket: ticket}})
 		return
 	}
-	m.emit(toRouter{Finished{Replica: ref.ID, Ticket: ticket, Produced: scoring.Tokens(a.produced)}})
+	m.emit(toRouter{Finished{Replica: ref.ID, Ticket: ticket, Produced: scoring.Tokens(a.base + a.produced), Broken: !sound}})
 	if sound && !ref.Capabilities.KVEvents && !m.raw(a.leg) {
-		ids := slices.Concat(m.prompts[a.leg.prompt].IDs, a.leg.ids)
+		ids := slices.Concat(m.prompts[a.leg.prompt].IDs, a.leg.known())
 		m.emit(toReplica{ref, replica.Learned{LoRA: m.req.LoRA, Salt: m.req.CacheSalt, Tokens: ids}})
 	}
 }
 
 // attemptEnded ends an attempt's ticket.
-func (m *machine) attemptEnded(e attemptEnded) {
+func (m *machine) attemptEnded(now time.Time, e attemptEnded) {
 	a := m.attempts[e.attempt]
 	delete(m.attempts, e.attempt)
 	ref, ticket := a.place.Ref, a.place.Claim.Ticket
@@ -246,7 +254,7 @@ func (m *machine) attemptEnded(e attemptEnded) {
 	}
 	m.account(a, failure == nil)
 	if failure != nil && !m.ended && !a.leg.finished {
-		m.reroute(a, failure)
+		m.reroute(now, a, failure)
 	}
 }
 
@@ -303,6 +311,6 @@ func (m *machine) timeout(now time.Time) {
 		stalled := &engine.Failure{Kind: engine.Stalled, Message: "no token in time"}
 		m.emit(toReplica{a.place.Ref, replica.AttemptFailed{Ticket: a.place.Claim.Ticket, Failure: stalled}})
 		m.stop(a, false)
-		m.reroute(a, stalled)
+		m.reroute(now, a, stalled)
 	}
 }

@@ -42,6 +42,7 @@ type world struct {
 type generating struct {
 	id       uint64
 	place    Placement
+	base     int // what the leg had before
 	aborted  bool
 	finished bool // the engine has said so
 	produced int
@@ -59,7 +60,8 @@ type words struct {
 // legModel is an answer as a naive client would put it together.
 type legModel struct {
 	sent     []engine.Token // by the attempts that counted
-	maxes    int
+	first    int            // the most that the first attempt that gave a token may give
+	maxes    int            // the most that all of them may
 	got      []Entry
 	text     string
 	finish   *Finish
@@ -70,9 +72,11 @@ const alphabet = "ab!"
 
 func newWorld(t *rapid.T, hits map[string]int) *world {
 	cfg := DefaultConfig()
-	cfg.AttemptsMax, cfg.ResubmitsMax = 3, 2
+	cfg.AttemptsMax, cfg.ResubmitsMax = 4, 2
 	req := &Request{
-		N: rapid.IntRange(1, 3).Draw(t, "n"), Stop: []string{"b!", "aab"}, StopTokenIDs: []uint32{idWord},
+		Resume: rapid.SampledFrom([]Resume{ResumeBest, ResumeBest, ResumeBest, ResumeBest, ResumeExact, ResumeOff}).Draw(t, "resume"),
+		Whole:  rapid.Bool().Draw(t, "whole"),
+		N:      rapid.IntRange(1, 3).Draw(t, "n"), Stop: []string{"b!", "aab"}, StopTokenIDs: []uint32{idWord},
 		Input: Input{Tokens: [][]uint32{{1, 2, 3}, {4}}[:rapid.IntRange(1, 2).Draw(t, "prompts")]},
 	}
 	w := &world{
@@ -116,15 +120,44 @@ func (w *world) take(e effect) {
 		for _, c := range w.calls {
 			require.False(w.t, c.place.Leg == e.place.Leg && !c.aborted, "two attempts count for one leg")
 		}
-		require.Empty(w.t, l.got, "a leg of which something was sent has begun anew")
-		l.sent, l.maxes = nil, e.place.MaxTokens
+		base := 0
+		want := slices.Clone(w.req.Input.Tokens[e.place.Leg/w.req.N])
+		for _, t := range l.sent { // what the client has got is behind the prompt; lost IDs are there as text
+			base += 1 + t.LostIDs
+			if t.LostIDs > 0 {
+				for _, c := range *t.Text {
+					want = append(want, uint32(c)) //nolint:gosec // a letter
+				}
+			} else {
+				want = append(want, t.ID)
+			}
+		}
+		if base == 0 {
+			l.first = e.place.MaxTokens
+		}
+		l.maxes = min(l.first, base+e.place.MaxTokens)
+		w.hit(base > 0, "goes on")
+		require.Equal(w.t, want, e.request.PromptTokens)
+		require.Equal(w.t, l.maxes-base, e.request.MaxTokens)
+		require.Positive(w.t, e.request.MaxTokens, "what is over goes nowhere")
 		w.tickets[e.place.Claim.Ticket.Number].placed = true
-		w.calls[e.attempt] = &generating{id: e.attempt, place: e.place}
+		w.calls[e.attempt] = &generating{id: e.attempt, place: e.place, base: base}
 	case abortAttempt:
 		c := w.calls[e.attempt]
 		require.NotNil(w.t, c, "the attempt has returned")
 		require.False(w.t, c.aborted, "aborted twice")
 		c.aborted = true
+	case restartLeg:
+		l := w.legs[e.leg]
+		require.True(w.t, w.req.Whole, "what was sent is sent")
+		require.NotEmpty(w.t, l.got)
+		require.Nil(w.t, l.finish)
+		*l = legModel{attempts: l.attempts}
+		w.usage = e.usage
+		w.hit(true, "begins anew")
+	case observed:
+		w.hit(true, e.outcome.String())
+		require.Equal(w.t, e.gap != nil, e.outcome == Resumed || e.outcome == Restarted)
 	case *appendLeg:
 		require.Zero(w.t, w.ended)
 		l := w.legs[e.leg]
@@ -162,7 +195,8 @@ func (w *world) routed(message any) {
 		w.hit(len(e.Legs) > 1 && e.Again, "joined a leg that waited")
 		for _, a := range e.Legs {
 			require.Less(w.t, w.legs[a.Leg].attempts, w.cfg.AttemptsMax)
-			require.Len(w.t, a.Excluded, w.legs[a.Leg].attempts, "each failure excludes one life of one engine")
+			require.LessOrEqual(w.t, len(a.Excluded), w.legs[a.Leg].attempts, "a failure excludes at most one life of one engine")
+			require.Equal(w.t, len(w.legs[a.Leg].sent) > 0, a.MaxTokens != nil)
 		}
 	case Withdraw:
 		require.Equal(w.t, w.submitted, e.Number)
@@ -421,7 +455,7 @@ func (w *world) replicaRestarts() {
 		if c.place.Ref != ref {
 			continue
 		}
-		produced, state := 0, "reserved"
+		produced, state := -c.base, "reserved"
 		for _, e := range w.legs[c.place.Leg].got {
 			produced += 1 + e.LostIDs
 		}
@@ -487,7 +521,10 @@ func TestMachineAtRandom(t *testing.T) {
 		"a grant that was forgotten", "a frame of an aborted attempt", "a frame behind the end", "fails after tokens", "finished while it was aborted",
 		"leaves while legs wait and run", "leaves while all wait", "leaves while all run", "announced reserved", "announced running",
 		"announced lingering", "rejected", "the router restarts while legs wait", "the router restarts while it is to withdraw",
-		"a stall", "ended well", "a leg finished", "a stop string", "a stop token",
+		"a stall", "ended well", "goes on", "begins anew", "a leg finished", "a stop string", "a stop token",
+	}
+	for o := range NumOutcomes {
+		floors = append(floors, o.String())
 	}
 	for k := range engine.NumFailKinds {
 		floors = append(floors, "fails before a token: "+k.String())

@@ -19,6 +19,9 @@ type (
 		Prompts []Prompt // nil: to be tokenized first
 		Legs    []Ask
 		Again   bool // some legs had an attempt before: to the head of the queue
+		// Begun: some answer of the request has tokens, so that it is not turned away for want of room, and waits longer for
+		// a replica that serves. Some of the legs may be placed before the others, which are then submitted anew.
+		Begun bool
 	}
 	// Withdraw takes a submission back; the router answers Withdrawn, unless it has answered Placed or Rejected before.
 	Withdraw struct {
@@ -28,6 +31,7 @@ type (
 	// FirstToken tells of a finished prefill. May be lost.
 	FirstToken struct {
 		Replica       scoring.ReplicaID
+		Ticket        scoring.Ticket
 		PrefillTokens scoring.Tokens // not found in the cache
 		HitTokens     scoring.Tokens
 		Took          time.Duration // since the dispatch
@@ -38,11 +42,12 @@ type (
 		KVTokens scoring.Tokens
 		Gap      time.Duration // mean time between two tokens
 	}
-	// Finished tells of a leg's end. May be lost.
+	// Finished tells of the end of an attempt that gave tokens. May be lost.
 	Finished struct {
 		Replica  scoring.ReplicaID
 		Ticket   scoring.Ticket
-		Produced scoring.Tokens
+		Produced scoring.Tokens // by the leg
+		Broken   bool           // by the engine's failure: it says nothing of how long answers are
 	}
 	// Failed tells that an attempt ended before its first token, so that what was speculated for it is withdrawn. May be
 	// lost: speculation ends by itself.
@@ -72,24 +77,30 @@ func (p *Prompt) Tokens() int {
 // Ask is a leg that wants a place.
 type Ask struct {
 	Leg    int
-	Prompt int // index of its prompt
+	Prompt int // index of its prompt, which for a leg that goes on ends with what it has produced
+	// Produced counts those tokens, MaxTokens those that may follow; nil: it is the request's.
+	Produced  int
+	MaxTokens *int
 	// Excluded are lives of engines that failed this leg.
 	Excluded []Exclusion
-	// LastFault is why the last attempt failed, nil if there was none: it decides the error if nobody else is left.
+	// LastFault is why the last attempt failed, nil if there was none: it decides the error if nobody else is left. Since is
+	// when that was.
 	LastFault *fault.Fault
+	Since     time.Time
 }
 
-// Exclusion is one life of one replica.
+// Exclusion is one life of one replica or, if Process is set, of its process with all replicas that live in it.
 type Exclusion struct {
 	Replica     scoring.ReplicaID
 	Incarnation uint64
+	Process     bool
 }
 
 // Messages to a call. From its router unless said otherwise.
 type (
 	// Encoded brings the prompts as soon as they are known; a place follows.
 	Encoded struct{ Prompts []Prompt }
-	// Placed grants every leg asked for.
+	// Placed grants every leg asked for, or at least one if the submission said Begun.
 	Placed struct {
 		Number     uint64
 		Placements []Placement

@@ -30,6 +30,11 @@ type Request struct {
 	LoRA              string // the engines' name of the adapter; "" for the base model
 	Tenant            string // API key's name, else "default"
 	Session           string // "" if the client named none
+
+	// Resume is what the client wants if an engine fails in the middle of an answer. Whole: it gets nothing before the
+	// answer's end, so that a leg may also begin anew.
+	Resume Resume
+	Whole  bool
 }
 
 // Input is the prompt in one of three forms; exactly one is set.
@@ -96,9 +101,11 @@ type Finish struct {
 
 // Delta is a run of a leg's entries that the reader has not seen yet, or its end, or both.
 type Delta struct {
-	Leg     int // prompt index * N + answer index
-	Entries []Entry
-	Finish  *Finish // non-nil on the last delta of a leg
+	Leg int // prompt index * N + answer index
+	// Restarted: the leg has begun anew, and what was read of it before counts no more. Only where Request.Whole is set.
+	Restarted bool
+	Entries   []Entry
+	Finish    *Finish // non-nil on the last delta of a leg
 }
 
 // Usage counts a request's tokens.

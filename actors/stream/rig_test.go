@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -31,6 +32,7 @@ type rig struct {
 	t    tester
 	m    *machine
 	now  time.Time
+	of   retries // the budget
 	refs map[string]*replica.Ref
 	n    uint64 // tickets given out
 }
@@ -45,7 +47,7 @@ func newRig(t tester, cfg Config, req *Request) *rig {
 	}
 	req.N = max(1, req.N)
 	r := &rig{t: t, now: epoch, refs: map[string]*replica.Ref{}}
-	r.m = newMachine(cfg, req, Model{Decoder: letters{}, EndTokens: []uint32{idEOS, idEnd2}}, nil)
+	r.m = newMachine(cfg, req, Model{Decoder: letters{}, EndTokens: []uint32{idEOS, idEnd2}, Encode: encodeBytes}, nil, &share{mu: &sync.Mutex{}, of: &r.of})
 	r.m.start()
 	prompts := make([]Prompt, len(req.Input.Tokens))
 	for i, ids := range req.Input.Tokens {
@@ -127,6 +129,14 @@ func word(e effect) string {
 		return fmt.Sprintf("leg %d: %s", e.leg, finishWord(e.finish))
 	case placedLeg:
 		return fmt.Sprintf("leg %d is on %s", e.leg, e.replica)
+	case restartLeg:
+		return fmt.Sprintf("leg %d begins anew", e.leg)
+	case observed:
+		w := fmt.Sprintf("%s %s with %d", e.class, e.outcome, e.carried)
+		if e.gap != nil {
+			w += " after " + e.gap.String()
+		}
+		return w
 	case endResponse:
 		if e.fault != nil {
 			return "ended: " + e.fault.Kind.String()
@@ -158,8 +168,14 @@ func routerWord(message any) string {
 		if e.Again {
 			w.WriteString(" again")
 		}
+		if e.Begun {
+			w.WriteString(" begun")
+		}
 		for _, a := range e.Legs {
 			fmt.Fprintf(&w, ", leg %d", a.Leg)
+			if a.Produced > 0 {
+				fmt.Fprintf(&w, " with %d of %d", a.Produced, a.Produced+*a.MaxTokens)
+			}
 			for _, x := range a.Excluded {
 				fmt.Fprintf(&w, " not %s/%d", x.Replica, x.Incarnation)
 			}

@@ -1,0 +1,51 @@
+package meter
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type streamMetrics struct {
+	breaks, carried *prometheus.CounterVec
+	gap             *prometheus.HistogramVec
+}
+
+func newStreamMetrics(b builder) streamMetrics {
+	return streamMetrics{
+		breaks: b.counter(streamBreaks), carried: b.counter(streamCarried), gap: b.histogram(streamGap, secondsBuckets()),
+	}
+}
+
+// Stream is what one model's requests report to.
+type Stream struct {
+	model   string
+	breaks  *prometheus.CounterVec
+	carried prometheus.Counter
+	gap     prometheus.Observer
+}
+
+// Stream returns the handle of a model's requests.
+func (m *Meter) Stream(model string) *Stream {
+	if m == nil {
+		return nil
+	}
+	model = m.models.value(model)
+	return &Stream{
+		model: model, breaks: m.stream.breaks,
+		carried: m.stream.carried.WithLabelValues(model), gap: m.stream.gap.WithLabelValues(model),
+	}
+}
+
+// Broken counts an answer whose engine failed after its first token: the class of its continuation, what became of it, how
+// many of its tokens another replica went on from, and how long no token came; the gap is nil if none came after it.
+func (s *Stream) Broken(class, outcome string, carried int, gap *time.Duration) {
+	if s == nil {
+		return
+	}
+	s.breaks.WithLabelValues(s.model, class, outcome).Inc()
+	s.carried.Add(float64(carried))
+	if gap != nil {
+		s.gap.Observe(gap.Seconds())
+	}
+}
