@@ -20,6 +20,8 @@ type Shell interface {
 	// AbortAttempt ends the call of the engine. AttemptEnded follows.
 	AbortAttempt(attempt uint64)
 	Append(leg int, entries []Entry, usage Usage)
+	// Restart takes back all that was appended to a leg.
+	Restart(leg int, usage Usage)
 	Finish(leg int, finish Finish, usage Usage)
 	Placed(leg int, at scoring.ReplicaID)
 	End(f *fault.Fault) // nil: well
@@ -27,40 +29,45 @@ type Shell interface {
 
 // Machine is the decisions for one request without the [Call] around them, for who brings a clock, a mail and engines of
 // its own: the simulator. It is pure: what it hears it is told by the methods, what it wants done it tells the shell.
-type Machine struct{ m *machine }
+type Machine struct {
+	m    *machine
+	left bool // it has given back its share in the retry budget
+}
 
-// NewMachine returns the machine of a request. call is only named in messages.
-func NewMachine(cfg Config, req *Request, model Model, call *Call) *Machine {
-	return &Machine{newMachine(cfg, req, model, call)}
+// NewMachine returns the machine of a request. call is only named in messages; the requests of a model share its budget.
+func NewMachine(cfg Config, req *Request, model Model, call *Call, b *Budget) *Machine {
+	return &Machine{m: newMachine(cfg, req, model, call, b.join())}
 }
 
 // Start submits the request.
-func (d *Machine) Start(to Shell) { perform(to, d.m.start()) }
+func (d *Machine) Start(to Shell) { d.perform(to, d.m.start()) }
 
 // Message takes a message to the call.
-func (d *Machine) Message(now time.Time, message any, to Shell) { perform(to, d.m.step(now, message)) }
+func (d *Machine) Message(now time.Time, message any, to Shell) {
+	d.perform(to, d.m.step(now, message))
+}
 
 // Frame takes what an engine said at a time.
 func (d *Machine) Frame(at time.Time, attempt uint64, e engine.Event, to Shell) {
-	perform(to, d.m.read(frame{attempt, e, at}))
+	d.perform(to, d.m.read(frame{attempt, e, at}))
 }
 
 // AttemptEnded takes the return of the engine's Generate.
 func (d *Machine) AttemptEnded(now time.Time, attempt uint64, err error, to Shell) {
-	perform(to, d.m.step(now, attemptEnded{attempt, err}))
+	d.perform(to, d.m.step(now, attemptEnded{attempt, err}))
 }
 
 // ClientGone says that nobody reads any more.
-func (d *Machine) ClientGone(now time.Time, to Shell) { perform(to, d.m.step(now, clientGone{})) }
+func (d *Machine) ClientGone(now time.Time, to Shell) { d.perform(to, d.m.step(now, clientGone{})) }
 
 // Overrun says that what the client has not read exceeds its bound.
-func (d *Machine) Overrun(now time.Time, to Shell) { perform(to, d.m.step(now, overrun{})) }
+func (d *Machine) Overrun(now time.Time, to Shell) { d.perform(to, d.m.step(now, overrun{})) }
 
 // NextTimeout is when the machine wants Timeout, if at all.
 func (d *Machine) NextTimeout() (time.Time, bool) { return d.m.nextTimeout() }
 
 // Timeout says that a time has come, maybe the one that was wanted.
-func (d *Machine) Timeout(now time.Time, to Shell) { perform(to, d.m.step(now, timeout{})) }
+func (d *Machine) Timeout(now time.Time, to Shell) { d.perform(to, d.m.step(now, timeout{})) }
 
 // Done says that a call would leave now. Attempts that have not returned were aborted; the machine still takes their
 // ends, and answers restarted replicas for them, as those do in a call's stead that outlive it.
@@ -69,7 +76,7 @@ func (d *Machine) Done() bool { return d.m.done() }
 // Open counts the attempts that have not returned.
 func (d *Machine) Open() int { return len(d.m.attempts) }
 
-func perform(to Shell, effects []effect) {
+func (d *Machine) perform(to Shell, effects []effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case toRouter:
@@ -82,14 +89,21 @@ func perform(to Shell, effects []effect) {
 			to.AbortAttempt(e.attempt)
 		case *appendLeg:
 			to.Append(e.leg, e.entries, e.usage)
+		case restartLeg:
+			to.Restart(e.leg, e.usage)
 		case finishLeg:
 			to.Finish(e.leg, e.finish, e.usage)
 		case placedLeg:
 			to.Placed(e.leg, e.replica)
 		case endResponse:
 			to.End(e.fault)
+		case observed:
 		default:
 			panic(fmt.Sprintf("stream: no shell does %T", e))
 		}
+	}
+	if d.m.done() && !d.left {
+		d.left = true
+		d.m.retries.close()
 	}
 }

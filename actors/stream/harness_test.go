@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/stretchr/testify/require"
 
@@ -125,9 +124,9 @@ func (s story) tell(t tester) told {
 	req := s.req
 	req.N, req.Input.Tokens = max(1, req.N), s.prompts
 	c := &teller{t: t, s: &s, tries: map[int]int{}, of: map[uint64]int{}}
-	c.r = &rig{t: t, now: epoch, refs: map[string]*replica.Ref{}}
+	c.r = &rig{t: t, now: epoch, refs: map[string]*replica.Ref{}, of: NewBudget()}
 	model := Model{Decoder: letters{}, EndTokens: []uint32{idEOS}, Encode: encodeBytes}
-	c.r.m = newMachine(DefaultConfig(), &req, model, nil, &share{mu: &sync.Mutex{}, of: &c.r.of})
+	c.r.m = newMachine(DefaultConfig(), &req, model, nil, c.r.of.join())
 	legs := req.N * len(s.prompts)
 	c.out = told{text: make([]string, legs), entries: make([][]Entry, legs), finishes: make([]string, legs)}
 	c.take(c.r.m.start())

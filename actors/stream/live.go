@@ -13,7 +13,7 @@ import (
 type Live struct {
 	mu         sync.Mutex
 	calls      map[*Call]struct{}
-	budgets    map[string]*retries               // by model
+	budgets    map[string]*Budget                // of retries, by model
 	strays     map[*running]replica.Announcement // what a restarted replica hears of them
 	goroutines int                               // of calls and attempts
 	down       *Shutdown                         // told to all: who comes later hears of it too
@@ -22,7 +22,7 @@ type Live struct {
 
 // NewLive returns an empty register.
 func NewLive() *Live {
-	return &Live{calls: map[*Call]struct{}{}, budgets: map[string]*retries{}, strays: map[*running]replica.Announcement{}}
+	return &Live{calls: map[*Call]struct{}{}, budgets: map[string]*Budget{}, strays: map[*running]replica.Announcement{}}
 }
 
 // enter registers a call and its goroutine.
@@ -31,11 +31,10 @@ func (l *Live) enter(c *Call) (done func()) {
 	l.calls[c] = struct{}{}
 	of := l.budgets[c.Request.Model]
 	if of == nil {
-		of = &retries{}
+		of = NewBudget()
 		l.budgets[c.Request.Model] = of
 	}
-	of.live++
-	c.retries = &share{mu: &l.mu, of: of}
+	c.retries = of.join()
 	if l.down != nil {
 		c.inbox.put(*l.down)
 	}
@@ -88,7 +87,8 @@ func (l *Live) leave(c *Call, answer func(ReplicaRestarted), left func(attempt u
 		}
 	}
 	delete(l.calls, c)
-	if c.retries.close(); c.retries.of.live == 0 {
+	c.retries.close()
+	if c.retries.of.unused() {
 		delete(l.budgets, c.Request.Model)
 	}
 	if len(l.calls) == 0 {

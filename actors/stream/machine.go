@@ -89,7 +89,7 @@ type machine struct {
 	ended     bool   // the response has ended
 	cached    []*int // by prompt; nil: not known
 	told      []*int // by prompt: the length that the engine gave a raw one; nil: not known
-	retries   budget
+	retries   *share // in the model's budget
 	// epochs are those that restarted replicas were answered in.
 	epochs map[*replica.Ref]uint64
 
@@ -97,7 +97,7 @@ type machine struct {
 	appended appendLeg
 }
 
-func newMachine(cfg Config, req *Request, model Model, call *Call, retries budget) *machine {
+func newMachine(cfg Config, req *Request, model Model, call *Call, retries *share) *machine {
 	prompts := req.Input.Prompts()
 	m := &machine{
 		cfg: cfg, req: req, model: model, call: call, retries: retries,

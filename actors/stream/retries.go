@@ -9,33 +9,41 @@ const (
 	retriesPercent = 20 // of the model's live requests
 )
 
-// budget is what a machine needs of the retry budget.
-type budget interface {
-	// take counts a retry that is about to begin; false: the budget is spent. Forced, it is counted in any case.
-	take(forced bool) bool
-	// giveBack ends one that was taken.
-	giveBack()
-}
-
-// retries is the budget of one model's live requests.
-type retries struct {
+// Budget is what one model's live requests may retry at once before they have a token. It is safe for concurrent use.
+type Budget struct {
+	mu          sync.Mutex
 	live, taken int
 }
 
-// allowed is how many retries may go on at once.
-func (r *retries) allowed() int { return max(retriesMin, r.live*retriesPercent/100) }
+// NewBudget returns the budget of a model without requests.
+func NewBudget() *Budget { return &Budget{} }
 
-// share is one call's part in its model's budget. What it holds when it is closed is given back.
-type share struct {
-	mu    *sync.Mutex // of the register that all is in
-	of    *retries
-	taken int
+// join counts a request as live until its share is closed.
+func (b *Budget) join() *share {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.live++
+	return &share{of: b}
 }
 
+// unused says whether no request has a share.
+func (b *Budget) unused() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.live == 0
+}
+
+// share is one request's part in its model's budget.
+type share struct {
+	of    *Budget
+	taken int // guarded by of.mu
+}
+
+// take counts a retry that is about to begin; false: the budget is spent. Forced, it is counted in any case.
 func (s *share) take(forced bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !forced && s.of.taken >= s.of.allowed() {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	if !forced && s.of.taken >= max(retriesMin, s.of.live*retriesPercent/100) {
 		return false
 	}
 	s.of.taken++
@@ -43,15 +51,18 @@ func (s *share) take(forced bool) bool {
 	return true
 }
 
+// giveBack ends a retry that was taken.
 func (s *share) giveBack() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
 	s.of.taken--
 	s.taken--
 }
 
-// close is called with mu held.
+// close ends the request, and what it holds.
 func (s *share) close() {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
 	s.of.taken -= s.taken
 	s.taken = 0
 	s.of.live--

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -32,7 +31,7 @@ type rig struct {
 	t    tester
 	m    *machine
 	now  time.Time
-	of   retries // the budget
+	of   *Budget
 	refs map[string]*replica.Ref
 	n    uint64 // tickets given out
 }
@@ -46,8 +45,8 @@ func newRig(t tester, cfg Config, req *Request) *rig {
 		req.Input.Tokens = [][]uint32{{1, 2, 3}}
 	}
 	req.N = max(1, req.N)
-	r := &rig{t: t, now: epoch, refs: map[string]*replica.Ref{}}
-	r.m = newMachine(cfg, req, Model{Decoder: letters{}, EndTokens: []uint32{idEOS, idEnd2}, Encode: encodeBytes}, nil, &share{mu: &sync.Mutex{}, of: &r.of})
+	r := &rig{t: t, now: epoch, refs: map[string]*replica.Ref{}, of: NewBudget()}
+	r.m = newMachine(cfg, req, Model{Decoder: letters{}, EndTokens: []uint32{idEOS, idEnd2}, Encode: encodeBytes}, nil, r.of.join())
 	r.m.start()
 	prompts := make([]Prompt, len(req.Input.Tokens))
 	for i, ids := range req.Input.Tokens {
