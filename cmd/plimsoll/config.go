@@ -40,6 +40,7 @@ type Config struct {
 	FirstTokenTimeout time.Duration // how long an engine may work on a prompt
 	TokenTimeout      time.Duration // how long an engine may pause between two tokens
 	QueueTimeout      time.Duration // how long a request waits for room
+	ResumeWait        time.Duration // how long an answer whose engine failed waits for another replica
 	QueueRequests     int           // requests that may wait
 	QueueTokens       int           // prompt tokens that may wait
 	DefaultMaxTokens  int           // tokens that strict admission reserves for an answer without a limit of the client's
@@ -61,6 +62,7 @@ func DefaultConfig() Config {
 		Policy:           route.Policy,
 		Admission:        route.Admission.String(),
 		QueueTimeout:     route.QueueTimeout,
+		ResumeWait:       route.ResumeWait,
 		QueueRequests:    route.Queue.RequestsMax,
 		QueueTokens:      int(route.Queue.TokensMax),
 		DefaultMaxTokens: int(route.DefaultMaxTokens),

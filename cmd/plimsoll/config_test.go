@@ -150,6 +150,7 @@ func TestPrintedConfigurationsComeBack(t *testing.T) {
 		config.APIKeyFile = rapid.Ptr(word, true).Draw(t, "api-key-file")
 		config.Render = rapid.SampledFrom([]string{"local", "engine"}).Draw(t, "render")
 		config.Admission = rapid.SampledFrom([]string{"expected", "strict"}).Draw(t, "admission")
+		config.ResumeWait = time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "resume-wait"))
 		config.QueueTimeout = time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "queue-timeout"))
 		config.QueueRequests = rapid.IntRange(1, 1<<40).Draw(t, "queue-requests")
 		config.DefaultMaxTokens = number.Draw(t, "default-max-tokens")

@@ -144,6 +144,9 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 // parts are what the actors are told of a replica of a model.
 func (r replicaEngine) parts(model string) actors.Replica {
 	config := replica.DefaultConfig(scoring.ReplicaID(r.Name), model)
+	if r.Rank != nil { // the ranks of an engine live in one process
+		config.Process = r.address()
+	}
 	if r.CapacityTokens != nil {
 		capacity := scoring.Tokens(*r.CapacityTokens)
 		config.CapacityTokens = &capacity
@@ -268,7 +271,7 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 	if err != nil {
 		return actors.Config{}, err
 	}
-	route.Policy, route.Admission, route.QueueTimeout = c.Policy, admission, c.QueueTimeout
+	route.Policy, route.Admission, route.QueueTimeout, route.ResumeWait = c.Policy, admission, c.QueueTimeout, c.ResumeWait
 	route.Queue.RequestsMax, route.Queue.TokensMax = c.QueueRequests, scoring.Tokens(c.QueueTokens)
 	route.Explain = c.LogLevel == "debug"
 	route.DefaultMaxTokens = scoring.Tokens(c.DefaultMaxTokens)

@@ -53,6 +53,7 @@ func (c *Config) settings() []setting {
 		duration("first-token-timeout", "count an attempt as stalled whose engine gives no first token for `TIME`", &c.FirstTokenTimeout),
 		duration("token-timeout", "count an attempt as stalled whose engine pauses for `TIME` between two tokens", &c.TokenTimeout),
 		duration("queue-timeout", "let a request wait `TIME` for room before it gets 429", &c.QueueTimeout),
+		duration("resume-wait", "let an answer whose engine failed wait `TIME` for a replica that goes on with it", &c.ResumeWait),
 		count("queue-requests", "let at most `N` requests wait for room", 1, &c.QueueRequests),
 		count("queue-tokens", "let at most `N` prompt tokens wait for room", 1, &c.QueueTokens),
 		count("default-max-tokens", "reserve `N` tokens, in strict admission, for an answer that its client sets no limit", 1, &c.DefaultMaxTokens),
