@@ -181,7 +181,7 @@ func (m *machine) step(now time.Time, event any) []effect {
 	case ReplicaRestarted:
 		m.announce(e)
 	case Leave:
-		m.leave(e)
+		m.leave(now, e)
 	case attemptEnded:
 		m.attemptEnded(now, e)
 	case clientGone:

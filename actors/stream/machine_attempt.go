@@ -254,7 +254,7 @@ func (m *machine) attemptEnded(now time.Time, e attemptEnded) {
 	}
 	m.account(a, failure == nil)
 	if failure != nil && !m.ended && !a.leg.finished {
-		m.reroute(now, a, failure)
+		m.reroute(now, a, failure, false)
 	}
 }
 
@@ -311,6 +311,6 @@ func (m *machine) timeout(now time.Time) {
 		stalled := &engine.Failure{Kind: engine.Stalled, Message: "no token in time"}
 		m.emit(toReplica{a.place.Ref, replica.AttemptFailed{Ticket: a.place.Claim.Ticket, Failure: stalled}})
 		m.stop(a, false)
-		m.reroute(now, a, stalled)
+		m.reroute(now, a, stalled, false)
 	}
 }

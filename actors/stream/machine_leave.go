@@ -1,13 +1,15 @@
 package stream
 
 import (
+	"time"
+
 	"plimsoll/actors/replica"
 	"plimsoll/engine"
 )
 
 // leave has the attempts on a replica go on elsewhere: as after a stall, but of a replica that is only to be emptied nothing
 // bad is said.
-func (m *machine) leave(e Leave) {
+func (m *machine) leave(now time.Time, e Leave) {
 	for _, id := range sortedKeys(m.attempts) {
 		a := m.attempts[id]
 		here := a.place.Ref == e.Ref && a.place.Incarnation == e.Incarnation
@@ -22,6 +24,6 @@ func (m *machine) leave(e Leave) {
 			m.emit(toReplica{e.Ref, replica.Linger{Ticket: ticket}})
 		}
 		m.stop(a, !e.Hung)
-		m.reroute(a, stalled)
+		m.reroute(now, a, stalled, !e.Hung)
 	}
 }

@@ -161,8 +161,9 @@ func (m *machine) way(l *legState) (way, Class) {
 	return nohow, class
 }
 
-// reroute asks for a new place for a leg whose attempt has failed, or fails the request.
-func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure) {
+// reroute asks for a new place for a leg whose attempt has failed, or fails the request. moved: the engine did not fail, it
+// is only to be emptied.
+func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, moved bool) {
 	l := a.leg
 	m.calm(l)
 	how, class := m.way(l)
@@ -172,7 +173,7 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure) {
 	switch {
 	case a.produced > 0:
 		l.fruitless = 0
-	case l.produced > 0 && f.Kind != engine.Shed && f.Kind != engine.Refused: // those two did not even take it
+	case l.produced > 0 && !moved && f.Kind != engine.Shed && f.Kind != engine.Refused: // those two did not even take it
 		l.fruitless++
 	}
 	if f.Kind == engine.Client || l.attempts >= m.cfg.AttemptsMax || l.fruitless >= m.cfg.FruitlessMax {
@@ -202,7 +203,7 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure) {
 		}
 		l.retrying = !m.begun()
 	}
-	m.exclude(a, f.Kind)
+	m.exclude(a, f.Kind, moved)
 	ask := m.ask(l)
 	ask.Since, ask.LastFault = now, faultOf(f)
 	m.seek(ask)
@@ -210,7 +211,7 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure) {
 
 // exclude keeps a leg's next attempts away from what failed it. A shedder is none of a leg's that has begun: it cools down,
 // and the leg may wait for it.
-func (m *machine) exclude(a *attempt, why engine.FailKind) {
+func (m *machine) exclude(a *attempt, why engine.FailKind, moved bool) {
 	x := Exclusion{Replica: a.place.Ref.ID, Incarnation: a.place.Incarnation}
 	switch why {
 	case engine.Shed:
@@ -218,7 +219,7 @@ func (m *machine) exclude(a *attempt, why engine.FailKind) {
 			return
 		}
 	case engine.Refused, engine.Broken, engine.Stalled:
-		x.Process = true
+		x.Process = !moved
 	case engine.Operator, engine.Client, engine.NumFailKinds:
 	}
 	a.leg.excluded = append(a.leg.excluded, x)
