@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,6 +35,7 @@ type simConfig struct {
 	CapacityTokens *int
 	Slots          *int
 	Generate       string // "on" or "off"
+	Events         simEvents
 	DrainTimeout   time.Duration
 	LogLevel       string
 	LogFormat      string
@@ -42,7 +44,7 @@ type simConfig struct {
 func defaultSimConfig() simConfig {
 	base := DefaultConfig()
 	return simConfig{
-		Listen: "127.0.0.1:8100", Replicas: 1, Profile: simProfiles()[0], Speed: 1, Generate: "on",
+		Listen: "127.0.0.1:8100", Replicas: 1, Profile: simProfiles()[0], Speed: 1, Generate: "on", Events: defaultSimEvents(),
 		DrainTimeout: base.DrainTimeout, LogLevel: base.LogLevel, LogFormat: base.LogFormat,
 	}
 }
@@ -51,7 +53,7 @@ func (c *simConfig) settings() []setting {
 	tokens := func(name, usage string, p **int) setting {
 		return optional(p, func(v *int) setting { return count(name, usage, 1, v) })
 	}
-	return []setting{
+	return slices.Concat([]setting{
 		text("listen", "serve on `HOST:PORT`; more replicas take the ports that follow (port 0: any free ones)", &c.Listen),
 		count("replicas", "serve `N` engines, each with a cache of its own", 1, &c.Replicas),
 		choice("profile", "`PROFILE` of model and GPU", &c.Profile, simProfiles()),
@@ -63,10 +65,11 @@ func (c *simConfig) settings() []setting {
 		tokens("capacity-tokens", "`N` tokens of KV cache (default: the profile's)", &c.CapacityTokens),
 		tokens("slots", "`N` requests run at once (default: the profile's)", &c.Slots),
 		choice("generate", "`WORD`: whether /inference/v1/generate answers, or 403 as a vLLM without --enable-scale-out", &c.Generate, []string{"on", "off"}),
+	}, c.Events.settings(), []setting{
 		duration("drain-timeout", "`TIME` that running requests get after the first SIGTERM or SIGINT", &c.DrainTimeout),
 		choice("log-level", "least `LEVEL` that is logged", &c.LogLevel, []string{"debug", "info", "warn", "error"}),
 		choice("log-format", "`FORM` of the log's lines", &c.LogFormat, []string{"text", "json"}),
-	}
+	})
 }
 
 // factor is a setting of a number above 0.
@@ -96,6 +99,7 @@ func simCommand(t terminal) *cli.Command {
 		Usage: "serve simulated engines with the HTTP API of vLLM, without a GPU",
 		Description: "For tests and for a look around: point `plimsoll serve --replica vllm=http://127.0.0.1:8100`, or anything else\n" +
 			"that speaks to vLLM, at it. Time, KV cache, batching and metrics are those of the profile's GPU; the text is made up.\n" +
+			"The cache's events come over ZeroMQ, live and replayed.\n" +
 			"The embedded model's folder, for serve's --tokenizer, is tokenizer/simmodel/model in the source tree.",
 		Flags: flags,
 		Action: func(c *cli.Context) error {
@@ -127,12 +131,15 @@ func (c simConfig) validate() error {
 	if first, _ := strconv.Atoi(port); first > 0 && first+c.Replicas-1 > 65535 {
 		return fmt.Errorf("--replicas %d has no room from port %d on: the last port is 65535", c.Replicas, first)
 	}
-	_, err := c.engine()
+	if err := c.Events.validate(c.Replicas); err != nil {
+		return err
+	}
+	_, err := c.engine(0)
 	return err
 }
 
-// engine is one engine's configuration.
-func (c simConfig) engine() (fakeengine.Config, error) {
+// engine is the configuration of the engine of that number, 0 the first.
+func (c simConfig) engine(number int) (fakeengine.Config, error) {
 	config := fakeengine.DefaultConfig()
 	profile, err := simProfile(ReplicaSpec{Target: c.Profile, CapacityTokens: c.CapacityTokens, Slots: c.Slots})
 	if err != nil {
@@ -145,7 +152,13 @@ func (c simConfig) engine() (fakeengine.Config, error) {
 	if c.Model != nil {
 		profile.Model = *c.Model
 	}
+	profile.HashSeed = uint64(number) + 1 //nolint:gosec // a number of a replica
 	config.Engine.Sim, config.Engine.Speed, config.Generate = profile, c.Speed, c.Generate == "on"
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return config, err
+	}
+	config.KVEvents = c.Events.publisher(host, number)
 	return config, config.Validate()
 }
 
@@ -205,19 +218,24 @@ func (f *sims) start(c simConfig, number int, model *tokenizer.Model, source sim
 	if err != nil {
 		return err
 	}
-	config, err := c.engine()
+	config, err := c.engine(number)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	config.Engine.Sim.HashSeed = uint64(number) + 1 //nolint:gosec // a number of a replica
 	server, err := fakeengine.New(config, fakeengine.Deps{Model: model, Source: source, Entropy: rand.Uint64, Now: time.Now})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	f.servers = append(f.servers, server)
 	go func() { f.served <- server.Serve(l) }()
-	log.Info("listening", slog.String("url", "http://"+l.Addr().String()), slog.String("model", config.Engine.Sim.Model),
-		slog.String("profile", c.Profile), slog.Int("capacity_tokens", config.Engine.Sim.UsableBlocks()*config.Engine.Sim.BlockTokens))
+	attrs := []slog.Attr{
+		slog.String("url", "http://"+l.Addr().String()), slog.String("model", config.Engine.Sim.Model),
+		slog.String("profile", c.Profile), slog.Int("capacity_tokens", config.Engine.Sim.UsableBlocks()*config.Engine.Sim.BlockTokens),
+	}
+	if events := server.KVEvents(); events != nil {
+		attrs = append(attrs, slog.String("kv_events", events.Endpoint()))
+	}
+	log.LogAttrs(context.Background(), slog.LevelInfo, "listening", attrs...)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zeromq/zmq4"
 	"github.com/stretchr/testify/require"
 )
 
@@ -61,6 +62,47 @@ func TestSimReplicasAndColdStart(t *testing.T) {
 	}
 }
 
+// Each replica publishes its events on ports of its own; a subscriber hears what a request stores.
+func TestSimPublishesCacheEvents(t *testing.T) {
+	ports := freePorts(t, 4)
+	s := launch(t, "sim", "--listen", "127.0.0.1:0", "--replicas", "2", "--kv-events", "array", "--kv-events-port", ports[0], "--kv-events-topic", "kv@a")
+	s.awaitLog(t, `"kv_events":"tcp://127.0.0.1:`+ports[2]) // the second one's; s.url is the first's
+	sub := zmq4.NewSub(t.Context())
+	defer sub.Close() //nolint:errcheck // only read from
+	require.NoError(t, sub.SetOption(zmq4.OptionSubscribe, "kv@"))
+	require.NoError(t, sub.Dial("tcp://127.0.0.1:"+ports[0]))
+	status, body := s.status(t, "GET", "/kv_event_sources", "")
+	require.Equal(t, 200, status)
+	require.Contains(t, body, `"endpoint":"tcp://127.0.0.1:`+ports[0]+`","replay_endpoint":"tcp://127.0.0.1:`+ports[1]+`"`)
+	// The subscription may come after a request: ask until one is heard.
+	heard := make(chan zmq4.Msg, 1)
+	go func() {
+		m, err := sub.Recv()
+		if err == nil {
+			heard <- m
+		}
+	}()
+	require.Eventually(t, func() bool {
+		status, _ := s.status(t, "POST", "/v1/completions", `{"prompt":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16],"max_tokens":40,"ignore_eos":true}`)
+		require.Equal(t, 200, status)
+		return len(heard) > 0
+	}, time.Minute, time.Millisecond)
+	m := <-heard
+	require.Len(t, m.Frames, 3)
+	require.Equal(t, "kv@a", string(m.Frames[0]))
+	require.Contains(t, string(m.Frames[2]), "BlockStored")
+	require.NotContains(t, string(m.Frames[2]), "block_hashes", "an array has no keys")
+	s.signal(t, syscall.SIGTERM)
+	require.Zero(t, s.exit(t))
+}
+
+func TestSimWithoutCacheEvents(t *testing.T) {
+	s := launch(t, "sim", "--listen", "127.0.0.1:0", "--kv-events", "off")
+	status, body := s.status(t, "GET", "/kv_event_sources", "")
+	require.Equal(t, 200, status)
+	require.Equal(t, "{}", body)
+}
+
 // freePorts finds consecutive ports that nobody uses.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
@@ -98,6 +140,10 @@ func TestMistakesOfSim(t *testing.T) {
 		"must be at least 1":        {"--replicas", "0"},
 		"--listen":                  {"--listen", "8100"},
 		"at least 2 is needed":      {"--capacity-tokens", "3"},
+		"no room for 2 replicas":    {"--kv-events-port", "65533", "--replicas", "2"},
+		"not of the form HOST:PORT": {"--kv-events-connect", "tcp://localhost"},
+		"for each of 2 replicas":    {"--kv-events-connect", "localhost:65535", "--replicas", "2"},
+		"map, array, off":           {"--kv-events", "zmq"},
 		"takes flags only, not \"x": {"x"},
 	} {
 		code, _, stderr := plimsoll(t, "", append([]string{"sim"}, args...)...)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -60,7 +61,7 @@ const Newest = 12
 
 // Config describes one publisher: one data-parallel rank of an engine.
 type Config struct {
-	// Endpoint is where batches are published, as tcp://HOST:PORT; port 0 is any free one.
+	// Endpoint is where batches are published, as tcp://HOST:PORT; HOST * is every interface, PORT 0 any free port.
 	Endpoint string
 	// Connect dials out to a subscriber that is bound to Endpoint, and again whenever that connection breaks.
 	Connect bool
@@ -130,10 +131,23 @@ func (c Config) Validate() error {
 // address is the HOST:PORT of an endpoint.
 func address(endpoint string) (string, error) {
 	at, ok := strings.CutPrefix(endpoint, "tcp://")
-	if !ok || !strings.Contains(at, ":") {
+	host, port, err := net.SplitHostPort(at)
+	if !ok || err != nil {
 		return "", fmt.Errorf("kvpub: the endpoint %q is not of the form tcp://HOST:PORT", endpoint)
 	}
-	return at, nil
+	if host == "*" {
+		host = ""
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// endpointOf is the endpoint of a listener; * stands for every interface.
+func endpointOf(l net.Listener) string {
+	host, port, _ := net.SplitHostPort(l.Addr().String()) // an address of the net package
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "*"
+	}
+	return "tcp://" + net.JoinHostPort(host, port)
 }
 
 // Deps are what a publisher is given. All are required.

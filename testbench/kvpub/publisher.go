@@ -104,7 +104,7 @@ func (p *Publisher) Endpoint() string {
 	if p.live == nil {
 		return p.cfg.Endpoint
 	}
-	return "tcp://" + p.live.Addr().String()
+	return endpointOf(p.live)
 }
 
 // ReplayEndpoint is where replays are answered; "" if nowhere.
@@ -112,7 +112,7 @@ func (p *Publisher) ReplayEndpoint() string {
 	if p.replays == nil {
 		return ""
 	}
-	return "tcp://" + p.replays.Addr().String()
+	return endpointOf(p.replays)
 }
 
 // Publish sends a batch with the events of a step. It does not block. While the engine is down it does nothing.
