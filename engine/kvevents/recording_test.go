@@ -1,0 +1,226 @@
+package kvevents
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/scoring/prefix"
+	"plimsoll/testbench/shared"
+)
+
+// recordingFolders are the project's own copies of recorded sessions and, where it is there, the shared folder, to which
+// sessions may be added.
+func recordingFolders(t *testing.T) []string {
+	t.Helper()
+	folders := []string{"testdata"}
+	root := os.Getenv(shared.EnvRoot)
+	if root == "" {
+		root = filepath.Join("..", "..", "..", "shared")
+	}
+	if dir := filepath.Join(root, "testdata", "kv-events"); exists(dir) {
+		folders = append(folders, dir)
+	}
+	return folders
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// glob returns the files of all folders that match; at least one has to.
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	var out []string
+	for _, folder := range recordingFolders(t) {
+		names, err := filepath.Glob(filepath.Join(folder, pattern))
+		require.NoError(t, err)
+		require.NotEmpty(t, names, "%s in %s", pattern, folder)
+		out = append(out, names...)
+	}
+	return out
+}
+
+// sibling returns the file of a session that has another ending in its name, compressed or not.
+func sibling(t *testing.T, path, from, to string) string {
+	t.Helper()
+	base := strings.TrimSuffix(path, ".gz")
+	require.True(t, strings.HasSuffix(base, from), "%s", path)
+	base = strings.TrimSuffix(base, from) + to
+	for _, name := range []string{base, base + ".gz"} {
+		if exists(name) {
+			return name
+		}
+	}
+	t.Fatalf("no %s", base)
+	return ""
+}
+
+// frames is one recorded ZMQ message.
+type frames [][]byte
+
+func (f *frames) UnmarshalJSON(data []byte) error {
+	var raw struct{ Frames []string }
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return err
+	}
+	for _, part := range raw.Frames {
+		b, err := hex.DecodeString(part)
+		if err != nil {
+			return err
+		}
+		*f = append(*f, b)
+	}
+	return nil
+}
+
+// jsonHash is an engine hash in JSON: an integer of either sign, or bytes, of which the last eight count.
+type jsonHash uint64
+
+func (h *jsonHash) UnmarshalJSON(data []byte) error {
+	var digest struct{ Bytes string }
+	if json.Unmarshal(data, &digest) == nil {
+		raw, err := hex.DecodeString(digest.Bytes)
+		if err != nil {
+			return err
+		}
+		*h = jsonHash(binary.BigEndian.Uint64(raw[len(raw)-8:]))
+		return nil
+	}
+	if u, err := strconv.ParseUint(string(data), 10, 64); err == nil {
+		*h = jsonHash(u)
+		return nil
+	}
+	i, err := strconv.ParseInt(string(data), 10, 64)
+	*h = jsonHash(i)
+	return err
+}
+
+type jsonEvent struct {
+	Type      string     `json:"type"`
+	Hashes    []jsonHash `json:"block_hashes"`
+	Parent    *jsonHash  `json:"parent_block_hash"`
+	Tokens    []uint32   `json:"token_ids"`
+	BlockSize int        `json:"block_size"`
+	LoRA      *string    `json:"lora_name"`
+	Medium    *string    `json:"medium"`
+	ExtraKeys [][]any    `json:"extra_keys"`
+	Group     int        `json:"group_idx"`
+	SpecKind  string     `json:"kv_cache_spec_kind"`
+	Window    int        `json:"kv_cache_spec_sliding_window"`
+}
+
+// event is the naive reading of a recorded event, of the kinds that the recordings have.
+func (e jsonEvent) event(t *testing.T) prefix.Event {
+	t.Helper()
+	out := prefix.Event{Group: e.Group}
+	for _, h := range e.Hashes {
+		out.Hashes = append(out.Hashes, uint64(h))
+	}
+	if e.Medium != nil {
+		require.Equal(t, "GPU", *e.Medium)
+	}
+	switch e.Type {
+	case "BlockRemoved":
+		out.Kind = prefix.Removed
+		return out
+	case "AllBlocksCleared":
+		return prefix.Event{Kind: prefix.Cleared}
+	case "BlockStored":
+	default:
+		t.Fatalf("recorded type %q", e.Type)
+	}
+	out.Tokens, out.BlockTokens = e.Tokens, e.BlockSize
+	if e.Parent != nil {
+		out.Parent = new(uint64(*e.Parent))
+	}
+	if e.LoRA != nil {
+		out.LoRA = *e.LoRA
+	}
+	if e.SpecKind == "sliding_window" {
+		out.Attention, out.WindowTokens = prefix.SlidingWindow, e.Window
+	} else {
+		require.Equal(t, "full_attention", e.SpecKind)
+	}
+	for i, keys := range e.ExtraKeys {
+		if out.LoRA != "" {
+			at := slices.Index(keys, any(out.LoRA))
+			require.GreaterOrEqual(t, at, 0)
+			keys = slices.Delete(slices.Clone(keys), at, at+1)
+		}
+		if i == 0 && e.Parent == nil && len(keys) > 0 {
+			out.Salt = keys[0].(string)
+			keys = keys[1:]
+		}
+		require.Empty(t, keys, "the recordings have no images")
+	}
+	return out
+}
+
+type jsonMessage struct {
+	Seq   uint64            `json:"seq"`
+	Batch []json.RawMessage `json:"batch"`
+}
+
+// TestDecodeRecorded: every recorded frame reads as the JSON beside it does.
+func TestDecodeRecorded(t *testing.T) {
+	read := 0
+	for _, path := range glob(t, "*.frames.jsonl*") {
+		if strings.Contains(path, ".replay-") {
+			continue // their payloads stand in the live frames, too: TestReplayRecorded
+		}
+		t.Run(path, func(t *testing.T) {
+			var d Decoder
+			recorded := shared.Lines[frames](t, path)
+			want := shared.Lines[jsonMessage](t, sibling(t, path, ".frames.jsonl", ".events.jsonl"))
+			require.Len(t, recorded, len(want))
+			for i, f := range recorded {
+				seq, payload, ok := parse(f)
+				require.True(t, ok)
+				require.Equal(t, want[i].Seq, seq)
+				b, err := d.Decode(payload)
+				require.NoError(t, err)
+				require.Zero(t, b.Skipped)
+				require.False(t, b.LostRemoval)
+
+				var seconds float64
+				require.NoError(t, json.Unmarshal(want[i].Batch[0], &seconds))
+				require.InDelta(t, seconds, float64(b.At.UnixMicro())/1e6, 2e-6)
+				var rank int
+				require.NoError(t, json.Unmarshal(want[i].Batch[2], &rank))
+				require.True(t, b.Ranked)
+				require.Equal(t, rank, b.Rank)
+				peeked, ok := rankOf(payload)
+				require.True(t, ok)
+				require.Equal(t, rank, peeked)
+				var events []jsonEvent
+				require.NoError(t, json.Unmarshal(want[i].Batch[1], &events))
+				require.Len(t, b.Events, len(events))
+				for k, e := range events {
+					requireSameEvent(t, e.event(t), b.Events[k])
+				}
+				read++
+			}
+		})
+	}
+	require.Greater(t, read, 300, "batches read")
+}
+
+// requireSameEvent compares by value: an empty list is like none.
+func requireSameEvent(t *testing.T, want, got prefix.Event) {
+	t.Helper()
+	for _, e := range []*prefix.Event{&want, &got} {
+		e.Hashes = append([]uint64{}, e.Hashes...)
+		e.Tokens = append([]uint32{}, e.Tokens...)
+	}
+	require.Equal(t, want, got)
+}
