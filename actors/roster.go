@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/meter"
 	"plimsoll/actors/replica"
 	"plimsoll/scoring"
 )
@@ -18,7 +17,6 @@ type member struct {
 	ref   *replica.Ref
 	parts Replica
 	actor string // its actor's name below node; never used again
-	feed  *meter.Feed
 }
 
 // roster is a model's replicas, ordered by ID. It is immutable: a change is a new one.
@@ -80,7 +78,7 @@ func (s *System) newMember(model string, parts Replica) member {
 	ref.Process = parts.Config.Process
 	return member{
 		ref:   ref,
-		parts: parts, actor: "replica-" + strconv.Itoa(s.replicas), feed: s.deps.Meter.Feed(string(parts.Config.ID)),
+		parts: parts, actor: "replica-" + strconv.Itoa(s.replicas),
 	}
 }
 

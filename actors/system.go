@@ -290,7 +290,7 @@ func (s *System) Submit(req *stream.Request) *stream.Response {
 		Router: func(message any) { s.tellRouter(m, message) },
 		Model:  stream.Model{Decoder: m.Tokenizer, EndTokens: m.Tokenizer.Ends(), Encode: m.encodeAnswer},
 		Meter:  m.meters.stream,
-		Ended:  m.ended,
+		Ended:  func(stream.Summary) {},
 	}, req)
 }
 

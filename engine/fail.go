@@ -72,3 +72,7 @@ func KindOf(err error) FailKind {
 	}
 	return Broken
 }
+
+// ErrNoKVEvents is what [KVSource.Subscribe] returns, maybe wrapped, where the engine lives and publishes no cache events:
+// asking again soon would change nothing.
+var ErrNoKVEvents = errors.New("the engine publishes no cache events")

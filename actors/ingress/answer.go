@@ -61,7 +61,8 @@ func (s *Server) generate(x *exchange, q *query) {
 	if q.stream {
 		over = newStreaming(a).run()
 	} else {
-		over = a.whole()
+		a.whole()
+		over = true
 	}
 }
 
@@ -91,9 +92,8 @@ func faultOf(err error) *fault.Fault {
 	return gone(err)
 }
 
-// whole waits for the whole answer, or the client's leaving, and writes it. It reports whether the response has ended; if
-// not, it is for the caller to cancel, since the client's leaving may wake this goroutine before it does anybody else.
-func (a *answering) whole() bool {
+// whole waits for the whole answer, or the client's leaving, and writes it.
+func (a *answering) whole() {
 	for {
 		d, err := a.resp.Next(a.x.r.Context())
 		if errors.Is(err, io.EOF) {
@@ -101,16 +101,16 @@ func (a *answering) whole() bool {
 		}
 		if err != nil {
 			a.x.fail(faultOf(err))
-			var ended *fault.Fault
-			return errors.As(err, &ended)
+			return
 		}
 		if d.Restarted {
 			a.legs[d.Leg] = leg{}
 		}
 		text, pieces, err := a.take(d)
 		if err != nil {
+			a.resp.Cancel()
 			a.x.fail(unreadable(err))
-			return false
+			return
 		}
 		l := &a.legs[d.Leg]
 		l.text.WriteString(text)
@@ -123,7 +123,6 @@ func (a *answering) whole() bool {
 	} else {
 		a.x.json(200, wholeCompletion(a))
 	}
-	return true
 }
 
 // unreadable is the fault of an engine whose answer says something beside text that is no JSON object.

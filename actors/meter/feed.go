@@ -1,34 +1,61 @@
 package meter
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plimsoll/engine"
 	"plimsoll/scoring/prefix"
 )
 
 type feedMetrics struct {
-	events                    *prometheus.CounterVec
-	gaps, predicted, reported *prometheus.CounterVec
-	blocks, orphans           *prometheus.GaugeVec
+	state                  *prometheus.GaugeVec
+	events, skipped        *prometheus.CounterVec
+	gaps, replays, voids   *prometheus.CounterVec
+	lag                    *prometheus.GaugeVec
+	predicted, reported    *prometheus.CounterVec
+	over                   *prometheus.HistogramVec
+	blocks, orphans, holes *prometheus.GaugeVec
 }
 
 func newFeedMetrics(b builder) feedMetrics {
 	return feedMetrics{
+		state:     b.gauge(feedState),
 		events:    b.counter(feedEvents),
+		skipped:   b.counter(feedSkipped),
 		gaps:      b.counter(feedGaps),
+		replays:   b.counter(feedReplays),
+		voids:     b.counter(feedVoids),
+		lag:       b.gauge(feedLag),
 		predicted: b.counter(feedPredicted),
 		reported:  b.counter(feedReported),
+		over:      b.histogram(feedOver, overBuckets()),
 		blocks:    b.gauge(feedBlocks),
 		orphans:   b.gauge(feedOrphans),
+		holes:     b.gauge(feedHoles),
 	}
 }
 
-// Feed is what one replica's KV feed reports to.
+// overBuckets are symmetric: less predicted than found is negative.
+func overBuckets() []float64 {
+	return []float64{-65536, -16384, -4096, -1024, -256, -64, -16, -1, 0, 15, 63, 255, 1023, 4095, 16383, 65535}
+}
+
+// Feed is what one replica's KV feed reports to. Batch is for one goroutine at a time, State and Index for another; the rest
+// is safe for concurrent use.
 type Feed struct {
-	events              [prefix.NumEventKinds]prometheus.Counter
-	gaps                prometheus.Counter
-	predicted, reported prometheus.Counter
-	blocks, orphans     prometheus.Gauge
+	m                      *feedMetrics
+	name                   string
+	events                 [prefix.NumEventKinds]prometheus.Counter
+	skipped                [engine.NumKVSkips]prometheus.Counter
+	gaps, replays, voids   prometheus.Counter
+	lag                    prometheus.Gauge
+	predicted, reported    prometheus.Counter
+	over                   prometheus.Observer
+	blocks, orphans, holes prometheus.Gauge
+
+	replaying bool // as of the last batch
 }
 
 // Feed returns the handle of a replica's KV feed.
@@ -38,14 +65,23 @@ func (m *Meter) Feed(replica string) *Feed {
 	}
 	replica = m.replicas.value(replica)
 	f := &Feed{
+		m: &m.feed, name: replica,
 		gaps:      m.feed.gaps.WithLabelValues(replica),
+		replays:   m.feed.replays.WithLabelValues(replica),
+		voids:     m.feed.voids.WithLabelValues(replica),
+		lag:       m.feed.lag.WithLabelValues(replica),
 		predicted: m.feed.predicted.WithLabelValues(replica),
 		reported:  m.feed.reported.WithLabelValues(replica),
+		over:      m.feed.over.WithLabelValues(replica),
 		blocks:    m.feed.blocks.WithLabelValues(replica),
 		orphans:   m.feed.orphans.WithLabelValues(replica),
+		holes:     m.feed.holes.WithLabelValues(replica),
 	}
 	for kind := range prefix.NumEventKinds {
 		f.events[kind] = m.feed.events.WithLabelValues(replica, eventLabel(kind))
+	}
+	for reason := range engine.NumKVSkips {
+		f.skipped[reason] = m.feed.skipped.WithLabelValues(replica, skipLabel(reason))
 	}
 	return f
 }
@@ -63,22 +99,75 @@ func eventLabel(kind prefix.EventKind) string {
 	return "unknown"
 }
 
-// Events counts the events of a batch.
-func (f *Feed) Events(events []prefix.Event) {
+func skipLabel(reason engine.KVSkip) string {
+	switch reason {
+	case engine.KVSkipFrames:
+		return "frames"
+	case engine.KVSkipBatch:
+		return "batch"
+	case engine.KVSkipEvent:
+		return "event"
+	case engine.KVSkipUnknownType:
+		return "unknown_type"
+	case engine.KVSkipOldLife:
+		return "old_life"
+	case engine.NumKVSkips:
+	}
+	return "unknown"
+}
+
+// State reports the state of the replica's part of the index, one of words.
+func (f *Feed) State(state string, words []string) {
 	if f == nil {
 		return
 	}
-	for _, e := range events {
-		if e.Kind < prefix.NumEventKinds {
-			f.events[e.Kind].Inc()
+	for _, w := range words {
+		on := 0.0
+		if w == state {
+			on = 1
 		}
+		f.m.state.WithLabelValues(f.name, w).Set(on)
 	}
 }
 
-// Gap counts a hole in the sequence of batches.
-func (f *Feed) Gap() {
-	if f != nil {
+// Batch counts what a batch brought that came now.
+func (f *Feed) Batch(now time.Time, b engine.KVBatch) {
+	if f == nil {
+		return
+	}
+	var kinds [prefix.NumEventKinds]int
+	for i := range b.Events {
+		if kind := b.Events[i].Kind; kind < prefix.NumEventKinds {
+			kinds[kind]++
+		}
+	}
+	for kind, n := range kinds {
+		if n > 0 {
+			f.events[kind].Add(float64(n))
+		}
+	}
+	for reason, n := range b.Skipped {
+		if n > 0 {
+			f.skipped[reason].Add(float64(n))
+		}
+	}
+	if b.Gap {
 		f.gaps.Inc()
+	}
+	replaying := b.State == engine.KVReplaying
+	if replaying && !f.replaying {
+		f.replays.Inc()
+	}
+	f.replaying = replaying
+	if !b.At.IsZero() {
+		f.lag.Set(max(0, now.Sub(b.At).Seconds()))
+	}
+}
+
+// Distrusted counts a part of the index that was voided because the engine kept finding less in its cache.
+func (f *Feed) Distrusted() {
+	if f != nil {
+		f.voids.Inc()
 	}
 }
 
@@ -87,6 +176,7 @@ func (f *Feed) Index(s prefix.Stats) {
 	if f != nil {
 		f.blocks.Set(float64(s.Blocks))
 		f.orphans.Set(float64(s.Orphans))
+		f.holes.Set(float64(s.Holes))
 	}
 }
 
@@ -95,5 +185,6 @@ func (f *Feed) Cached(predicted, reported int) {
 	if f != nil {
 		f.predicted.Add(float64(predicted))
 		f.reported.Add(float64(reported))
+		f.over.Observe(float64(predicted - reported))
 	}
 }

@@ -77,9 +77,17 @@ func reportAll(m *Meter) {
 	t.Queue(1, 2000)
 
 	f := m.Feed("sim-0")
-	f.Events([]prefix.Event{{Kind: prefix.Stored}, {Kind: prefix.Stored}, {Kind: prefix.Removed}, {Kind: prefix.Cleared}})
-	f.Gap()
-	f.Index(prefix.Stats{Blocks: 30, Orphans: 2})
+	came := time.Unix(1000, 0)
+	f.State("live", []string{"void", "live"})
+	f.Batch(came, engine.KVBatch{
+		At:     came.Add(-time.Second / 2),
+		Events: []prefix.Event{{Kind: prefix.Stored}, {Kind: prefix.Stored}, {Kind: prefix.Removed}, {Kind: prefix.Cleared}},
+	})
+	for range 2 { // one replay
+		f.Batch(came, engine.KVBatch{State: engine.KVReplaying, Gap: true, Skipped: [engine.NumKVSkips]int{engine.KVSkipEvent: 2}})
+	}
+	f.Distrusted()
+	f.Index(prefix.Stats{Blocks: 30, Orphans: 2, Holes: 1})
 	f.Cached(48, 32)
 	m.Panicked("router")
 }

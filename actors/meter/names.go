@@ -73,10 +73,17 @@ var (
 	tokenizerPassed   = metric{"plimsoll_tokenizer_passed_on_total", "Chats that went to the engine as they came: not rendered here, by reason (media, template, limit, no_template, setting).", []string{labelModel, labelReason}}
 	tokenizerRefusals = metric{"plimsoll_tokenizer_refusals_total", "Requests that could not be turned into tokens, by kind of error.", []string{labelModel, labelKind}}
 
+	feedState     = metric{"plimsoll_kvfeed_index_state", "1 for the state of the replica's part of the prefix index, 0 for the others.", []string{labelReplica, labelState}}
 	feedEvents    = metric{"plimsoll_kvfeed_events_total", "KV cache events applied, by kind.", []string{labelReplica, labelEvent}}
+	feedSkipped   = metric{"plimsoll_kvfeed_skipped_total", "Parts of the feed that were left out, by reason.", []string{labelReplica, labelReason}}
 	feedGaps      = metric{"plimsoll_kvfeed_gaps_total", "Holes in the sequence of event batches.", []string{labelReplica}}
+	feedReplays   = metric{"plimsoll_kvfeed_replays_total", "Times that missing batches were asked for again.", []string{labelReplica}}
+	feedVoids     = metric{"plimsoll_kvfeed_audit_voids_total", "Times that the replica's part of the index was built anew because its engine kept finding less cached than predicted.", []string{labelReplica}}
+	feedLag       = metric{"plimsoll_kvfeed_lag_seconds", "Age of the last batch of events when it came, by the engine's clock and ours.", []string{labelReplica}}
 	feedBlocks    = metric{"plimsoll_kvfeed_indexed_blocks", "Blocks of the replica the prefix index holds.", []string{labelReplica}}
 	feedOrphans   = metric{"plimsoll_kvfeed_orphan_blocks", "Blocks whose parent is not known.", []string{labelReplica}}
+	feedHoles     = metric{"plimsoll_kvfeed_hole_blocks", "Blocks the index holds whose parent it does not hold.", []string{labelReplica}}
 	feedPredicted = metric{"plimsoll_kvfeed_predicted_cached_tokens_total", "Cached prompt tokens the index predicted, where the engine told the truth later.", []string{labelReplica}}
 	feedReported  = metric{"plimsoll_kvfeed_reported_cached_tokens_total", "Cached prompt tokens the engine reported for the same requests.", []string{labelReplica}}
+	feedOver      = metric{"plimsoll_kvfeed_overprediction_tokens", "Cached prompt tokens predicted less those that the engine reported, a request.", []string{labelReplica}}
 )

@@ -95,6 +95,8 @@ func (a *replicaActor) Receive(c actor.Context) {
 	case *actor.Stopped, *actor.Terminated:
 	case Learned:
 		c.Send(a.feed, m)
+	case Cached:
+		c.Send(a.feed, m)
 	case tick:
 		a.alarm.Rung()
 		a.observe(c)
@@ -130,7 +132,7 @@ func (a *replicaActor) start(c actor.Context) {
 		return newConnection(a.cfg, ref.Engine, c.Self(), a.deps.Log, a.deps.Seed)
 	})
 	a.feed = a.spawn(c, "feed", func() actor.Actor {
-		return newFeed(a.deps, c.Self())
+		return newFeed(a.cfg, a.deps, c.Self())
 	})
 	a.perform(c, a.m.start(time.Now()), nil)
 	if a.m.state == Gone {

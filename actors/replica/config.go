@@ -21,6 +21,7 @@ type Config struct {
 	SequenceTokens *scoring.Tokens // longest prompt plus answer
 
 	FeedWait     time.Duration // a replica whose engine reports cache events is ready without them after this time
+	FeedSilence  time.Duration // a feed that says nothing for this time after work that changed the cache is not relied on
 	AnnounceWait time.Duration // after a restart of the actor nothing is granted for at most this time
 	ShedFirst    time.Duration // cooling after a first shed that names no time
 	ShedCap      time.Duration // longest such cooling; it doubles from ShedFirst
@@ -53,7 +54,7 @@ type Config struct {
 func DefaultConfig(id scoring.ReplicaID, model string) Config {
 	return Config{
 		ID: id, Model: model, Process: string(id),
-		FeedWait: 2 * time.Second, AnnounceWait: time.Second,
+		FeedWait: 2 * time.Second, FeedSilence: 10 * time.Second, AnnounceWait: time.Second,
 		ShedFirst: 500 * time.Millisecond, ShedCap: 8 * time.Second,
 		DegradedFirst: time.Second, DegradedCap: 30 * time.Second, FailedProbes: 2,
 		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second,
@@ -78,6 +79,8 @@ func (c Config) Validate() error {
 		return errors.New("the longest sequence must be at least 2 tokens")
 	case c.ProbeInterval <= 0 || c.ProbeTimeout <= 0 || c.ProbeFirst <= 0 || c.ProbeCap < c.ProbeFirst:
 		return errors.New("probe times must be positive and the cap no less than the first")
+	case c.FeedSilence <= 0:
+		return errors.New("a feed's silence must be positive")
 	case c.FeedWait < 0 || c.AnnounceWait < 0 || c.FailedProbes < 1:
 		return errors.New("waits must not be negative, and at least one failed probe is needed to call a replica down")
 	case c.HangLeast <= 0 || c.HangBlind < c.HangLeast || c.HangDoubt <= 0 || c.CanaryRetry <= 0 || c.BreaksMax < 1:

@@ -2,194 +2,288 @@ package replica
 
 import (
 	"context"
-	"sync"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"plimsoll/actors/meter"
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/prefix"
 )
 
-// Indexes holds one prefix index for each block size of a model's replicas. It is safe for concurrent use.
-type Indexes struct {
-	model string
-
-	mu      sync.Mutex
-	byBlock map[scoring.Tokens]*prefix.Index
-}
-
-// NewIndexes returns the indexes of a model.
-func NewIndexes(model string) *Indexes {
-	return &Indexes{model: model, byBlock: map[scoring.Tokens]*prefix.Index{}}
-}
-
-// For returns the index of a block size; the first call for a size makes it.
-func (x *Indexes) For(blockTokens scoring.Tokens) *prefix.Index {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	ix := x.byBlock[blockTokens]
-	if ix == nil {
-		cfg := prefix.DefaultConfig()
-		cfg.Model, cfg.BlockTokens = x.model, int(blockTokens)
-		ix = prefix.NewIndex(cfg)
-		x.byBlock[blockTokens] = ix
-	}
-	return ix
-}
-
-// feed is the one writer of its replica's slot in the index: from the engine's cache events, or from what was routed
-// there where the engine reports none. The subscription runs in a goroutine that ends with the actor.
+// feed keeps its replica's part of the index, from the engine's cache events or from what was routed there, as its machine
+// decides. Subscriptions run in goroutines that end with the actor.
 type feed struct {
 	deps   Deps
 	parent *actor.PID
 	source engine.KVSource // nil: the engine reports nothing
+	m      *feedMachine
+	meter  *meter.Feed
+	alarm  supervise.Alarm
 
-	place  *Place
-	tuned  tune
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when the running subscription has ended; nil if none runs
-	run    uint64        // numbers subscriptions, so that the end of an old one is told from the present one's
-	began  time.Time
-	retry  time.Duration
-	timer  *time.Timer
+	sub      *subscription // nil while none runs
+	routed   *Place        // nil unless what is routed is remembered
+	trusted  time.Time     // since when the index is built from what counts now: older predictions are not its own
+	reportAt time.Time
 }
 
+// reportEvery is how often the metrics are told what the index holds.
+const reportEvery = 2 * time.Second
+
+// Patience that operators need not set.
 const (
-	feedFirst = 50 * time.Millisecond // first new subscription after one broke; doubles
-	feedCap   = 5 * time.Second
+	feedRetryFirst  = 50 * time.Millisecond
+	feedRetryCap    = 5 * time.Second
+	feedAbsentRetry = time.Minute
 )
 
-type (
-	// feedBroke: a subscription has ended by itself. From its goroutine.
-	feedBroke struct{ run uint64 }
-	// resubscribe: the wait after a broken subscription is over. From a timer.
-	resubscribe struct{ run uint64 }
-)
-
-func newFeed(deps Deps, parent *actor.PID) *feed {
-	f := &feed{deps: deps, parent: parent, retry: feedFirst}
+func newFeed(cfg Config, deps Deps, parent *actor.PID) *feed {
+	f := &feed{deps: deps, parent: parent, meter: deps.Meter.Feed(string(deps.Ref.ID))}
 	if deps.Ref.Capabilities.KVEvents {
 		f.source, _ = deps.Ref.Engine.(engine.KVSource)
 	}
+	f.m = newFeedMachine(feedConfig{
+		Silence: cfg.FeedSilence, RetryFirst: feedRetryFirst, RetryCap: feedRetryCap, AbsentRetry: feedAbsentRetry,
+	}, rand.New(rand.NewPCG(deps.Seed, 2)), f.source != nil)
 	return f
 }
 
 // Receive implements actor.Actor.
 func (f *feed) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
+	case *actor.Started:
+		f.reportAt = time.Now().Add(reportEvery)
+		f.become(IndexNone)
+		if t := f.deps.Ref.feed.tuned.Load(); t != nil { // an instance before this one was told, and nobody tells again
+			f.step(c, *t)
+		}
 	case *actor.Stopping, *actor.Restarting:
-		f.unsubscribe()
-		f.leave()
+		f.stop()
+		return
 	case tune:
-		f.tune(c, m)
-	case void:
-		if f.place != nil {
-			f.place.Index.Void(f.place.Slot)
-		}
+		f.deps.Ref.feed.tuned.Store(&m)
+		f.step(c, m)
 	case Learned:
-		f.learn(m)
-	case feedBroke:
-		f.broke(c, m)
-	case resubscribe:
-		if m.run == f.run {
-			f.subscribe(c)
+		f.learn(c, m)
+	case Cached:
+		f.audit(c, m)
+	case feedTick:
+		f.alarm.Rung()
+		f.tick(c)
+	case fed:
+		f.step(c, m)
+	case feedEnded:
+		f.step(c, m)
+	case void:
+		f.step(c, m)
+	default:
+		return
+	}
+	f.arm(c)
+}
+
+// step has the machine take an event and does what it asks for.
+func (f *feed) step(c actor.Context, event any) {
+	for _, e := range f.m.step(time.Now(), event) {
+		switch e := e.(type) {
+		case openFeed:
+			f.subscribe(c, e)
+		case closeFeed:
+			f.unsubscribe()
+		case showFeed:
+			f.show()
+		case openRouted:
+			f.trusted = time.Now()
+			f.routed = newPlace(f.deps.Indexes, *f.m.tuned, f.m.tuned.blockTokens, prefix.Routed, prefix.Counted)
+			f.deps.Ref.place.Store(f.routed)
+		case closeRouted:
+			f.forgetRouted()
+		case clearRouted:
+			f.trusted = time.Now()
+			f.routed.Index.Void(f.routed.Slot)
+		case nowIndex:
+			f.become(e.state)
+			f.deps.Log.Info("replica index", slog.String("replica", string(f.deps.Ref.ID)),
+				slog.String("state", e.state.String()), slog.String("why", e.why))
+		case feedBegun:
+			c.Send(f.parent, FeedReady{f.m.tuned.incarnation})
+		case distrusted:
+			f.meter.Distrusted()
+			f.deps.Log.Warn("the engine finds less of its prompts cached than the index predicts: that part is built anew",
+				slog.String("replica", string(f.deps.Ref.ID)), slog.String("state", f.m.state.String()))
 		}
 	}
 }
 
-func (f *feed) tune(c actor.Context, t tune) {
-	f.unsubscribe()
-	f.leave()
-	f.tuned = t
-	ix := f.deps.Indexes.For(t.blockTokens)
-	src := prefix.Routed
-	if f.source != nil {
-		src = prefix.Events
-	}
-	f.place = &Place{
-		Index: ix, BlockTokens: t.blockTokens,
-		Slot: ix.Add(prefix.SlotConfig{Source: src, CapacityBlocks: scoring.Blocks(max(1, t.capacity/t.blockTokens))}),
-	}
-	f.deps.Ref.place.Store(f.place)
-	f.subscribe(c)
+func (f *feed) become(s IndexState) {
+	f.deps.Ref.feed.state.Store(uint32(s))
+	f.meter.State(s.String(), IndexStates())
 }
 
-func (f *feed) leave() {
-	if f.place == nil {
-		return
-	}
-	f.deps.Ref.place.Store(nil)
-	f.place.Index.Remove(f.place.Slot)
-	f.place = nil
-}
-
-func (f *feed) subscribe(c actor.Context) {
-	if f.source == nil || f.place == nil {
-		return
-	}
-	f.run++
+func (f *feed) subscribe(c actor.Context, e openFeed) {
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	f.cancel, f.ended, f.began = cancel, ended, time.Now()
-	self, root, run := c.Self(), c.ActorSystem().Root, f.run
-	place, first, incarnation := f.place, true, f.tuned.incarnation
-	meter := f.deps.Meter.Feed(string(f.deps.Ref.ID))
-	supervise.Go(f.deps.Log, "cache feed", func() {
-		_ = f.source.Subscribe(ctx, func(b engine.KVBatch) {
-			if b.Reset {
-				place.Index.Void(place.Slot)
-			}
-			place.Index.Apply(place.Slot, b.Events)
-			meter.Events(b.Events)
-			if first {
-				first = false
-				root.Send(f.parent, FeedReady{incarnation})
-			}
-		})
-		root.Send(self, feedBroke{run})
-	}, func(any) {
-		root.Send(self, feedBroke{run})
-	}, func() { close(ended) })
-}
-
-func (f *feed) unsubscribe() {
-	if f.timer != nil {
-		f.timer.Stop()
-	}
-	if f.ended == nil {
-		return
-	}
-	f.cancel()
-	<-f.ended // the source promises to return when its context ends
-	f.ended = nil
-	f.run++
-}
-
-func (f *feed) broke(c actor.Context, m feedBroke) {
-	if m.run != f.run || f.ended == nil {
-		return
-	}
-	f.cancel()
-	f.ended = nil
-	f.place.Index.Void(f.place.Slot)
 	self, root := c.Self(), c.ActorSystem().Root
-	if time.Since(f.began) > feedCap {
-		f.retry = feedFirst
+	s := &subscription{
+		run: e.run, life: *f.m.tuned, indexes: f.deps.Indexes, copies: f.deps.Ref.Capabilities.KVCopies, meter: f.meter,
+		tell: func(message any) { root.Send(self, message) }, cancel: cancel, ended: make(chan struct{}),
+		figures: &f.deps.Ref.feed,
 	}
-	run, wait := f.run, f.retry
-	f.retry = min(2*f.retry, feedCap)
-	f.timer = time.AfterFunc(wait, func() { root.Send(self, resubscribe{run}) })
+	s.settle(s.life.blockTokens)
+	s.hidden.Store(!e.shown)
+	f.sub = s
+	if e.shown {
+		f.show()
+	}
+	source := f.source
+	supervise.Go(f.deps.Log, "cache feed", func() {
+		err := source.Subscribe(ctx, func(b engine.KVBatch) { s.take(time.Now(), b) })
+		s.tell(feedEnded{s.run, err})
+	}, func(value any) {
+		s.tell(feedEnded{s.run, &supervise.PanicError{Value: value}})
+	}, func() { close(s.ended) })
 }
 
-// learn notes what an engine without events now holds.
-func (f *feed) learn(m Learned) {
-	if f.place == nil || f.source != nil {
+// unsubscribe ends the subscription and gives its slots back.
+func (f *feed) unsubscribe() {
+	s := f.sub
+	f.sub = nil
+	s.cancel()
+	<-s.ended // the source promises to return when its context ends
+	place := s.now()
+	if !s.hidden.Load() {
+		f.deps.Ref.place.Store(nil)
+	}
+	place.free()
+	for _, p := range s.takeFormer() {
+		p.free()
+	}
+}
+
+// show publishes the subscription's slot.
+func (f *feed) show() {
+	f.trusted = time.Now()
+	f.sub.hidden.Store(false)
+	f.deps.Ref.place.Store(f.sub.now())
+	for _, p := range f.sub.takeFormer() {
+		p.free()
+	}
+}
+
+func (f *feed) forgetRouted() {
+	f.deps.Ref.place.Store(nil)
+	f.routed.free()
+	f.routed = nil
+}
+
+func (f *feed) stop() {
+	f.alarm.Stop()
+	if f.sub != nil {
+		f.unsubscribe()
+	}
+	if f.routed != nil {
+		f.forgetRouted()
+	}
+	f.become(IndexNone)
+}
+
+// learn notes what an engine has computed: that its events are owed or, where there are none, what it now holds.
+func (f *feed) learn(c actor.Context, l Learned) {
+	if f.routed == nil {
+		f.step(c, served{began: l.Began, freshTokens: l.FreshTokens, last: f.last()})
 		return
 	}
-	ns := prefix.Namespace{Model: f.deps.Ref.Model, LoRA: m.LoRA, Salt: m.Salt}
-	keys := prefix.AppendKeys(nil, ns.Seed(), m.Tokens, int(f.place.BlockTokens))
-	f.place.Index.Routed(f.place.Slot, keys)
+	ns := prefix.Namespace{Model: f.deps.Ref.Model, LoRA: l.LoRA, Salt: l.Salt}
+	f.routed.Index.Routed(f.routed.Slot, l.keys(ns.Seed(), int(f.routed.BlockTokens)))
+}
+
+// keys are the block keys of prompt and output as one sequence.
+func (l *Learned) keys(seed prefix.Key, blockTokens int) []prefix.Key {
+	whole := len(l.Prompt) / blockTokens * blockTokens
+	keys := make([]prefix.Key, 0, (len(l.Prompt)+len(l.Output))/blockTokens)
+	keys = prefix.AppendKeys(keys, seed, l.Prompt[:whole], blockTokens)
+	if len(l.Output) == 0 {
+		return keys
+	}
+	if len(keys) > 0 {
+		seed = keys[len(keys)-1]
+	}
+	rest := make([]uint32, 0, len(l.Prompt)-whole+len(l.Output))
+	return prefix.AppendKeys(keys, seed, append(append(rest, l.Prompt[whole:]...), l.Output...), blockTokens)
+}
+
+// audit compares what was predicted with what the engine found.
+func (f *feed) audit(_ actor.Context, m Cached) {
+	f.meter.Cached(int(m.PredictedTokens), int(m.ReportedTokens))
+	figures := &f.deps.Ref.feed
+	figures.predicted.Add(uint64(max(0, m.PredictedTokens))) //nolint:gosec // not negative
+	figures.reported.Add(uint64(max(0, m.ReportedTokens)))   //nolint:gosec // not negative
+}
+
+func (f *feed) tick(c actor.Context) {
+	now := time.Now()
+	if !now.Before(f.reportAt) {
+		f.reportAt = now.Add(reportEvery)
+		var stats prefix.Stats
+		if p := f.deps.Ref.Place(); p != nil {
+			stats = p.Index.Stats(p.Slot)
+		}
+		f.meter.Index(stats)
+	}
+	f.step(c, feedTick{last: f.last()})
+}
+
+// last is when a batch came last.
+func (f *feed) last() time.Time { return f.deps.Ref.feed.last() }
+
+// arm keeps the one timer at the time that the machine or the report wants.
+func (f *feed) arm(c actor.Context) {
+	at := f.reportAt
+	if wanted, ok := f.m.nextTick(); ok && wanted.Before(at) {
+		at = wanted
+	}
+	self, root := c.Self(), c.ActorSystem().Root
+	f.alarm.Set(at, true, func() { root.Send(self, feedTick{}) })
+}
+
+// feedFigures are what a feed shows to others; they outlive its actor.
+type feedFigures struct {
+	tuned     atomic.Pointer[tune] // what the feed was told last
+	state     atomic.Uint32        // an IndexState
+	base      time.Time            // since when lastBatch counts
+	lastBatch atomic.Int64         // nanoseconds; 0: none has come
+	predicted atomic.Uint64        // cached prompt tokens
+	reported  atomic.Uint64
+}
+
+// came notes a batch.
+func (f *feedFigures) came(now time.Time) { f.lastBatch.Store(max(1, int64(now.Sub(f.base)))) }
+
+func (f *feedFigures) last() time.Time {
+	if nano := f.lastBatch.Load(); nano != 0 {
+		return f.base.Add(time.Duration(nano)) // on the monotonic clock
+	}
+	return time.Time{}
+}
+
+// FeedReport says how a replica's feed does.
+type FeedReport struct {
+	State     IndexState
+	LastBatch time.Time // when events came last; the zero time if none have
+	// PredictedTokens are the prompt tokens that the index said are cached, ReportedTokens those that the engine found,
+	// over the requests whose engine told.
+	PredictedTokens, ReportedTokens scoring.Tokens
+}
+
+// Feed returns how the replica's part of the index does.
+func (r *Ref) Feed() FeedReport {
+	f := &r.feed
+	return FeedReport{
+		State: IndexState(f.state.Load()), LastBatch: f.last(), //nolint:gosec // a state
+		PredictedTokens: scoring.Tokens(f.predicted.Load()), ReportedTokens: scoring.Tokens(f.reported.Load()), //nolint:gosec // counts
+	}
 }

@@ -49,11 +49,21 @@ type (
 		Epoch   uint64
 		Tickets []Announcement
 	}
-	// Learned: a sequence is now in the engine's cache. From the request's goroutine, for engines without cache events;
-	// may be lost. Passed on to the feed.
+	// Learned: an engine has computed a sequence. From the request's goroutine; may be lost. Passed on to the feed. What the
+	// slices hold is shared and not written to.
 	Learned struct {
-		LoRA, Salt string
-		Tokens     []uint32
+		LoRA, Salt     string
+		Prompt, Output []uint32
+		FreshTokens    scoring.Tokens // of both, those that it did not find in its cache, as far as is known
+		Began          time.Time      // of the attempt
+	}
+	// Cached: an engine has told how much of a prompt it found in its cache. From the request's goroutine, once an attempt;
+	// may be lost. Passed on to the feed.
+	Cached struct {
+		Incarnation     uint64         // the engine's life
+		Began           time.Time      // of the attempt
+		PredictedTokens scoring.Tokens // by the index, at the dispatch
+		ReportedTokens  scoring.Tokens
 	}
 	// Drain: take nothing new. From the system, on an operator's order.
 	Drain struct {

@@ -53,11 +53,13 @@ func (s *Snapshot) Has(lora string) bool {
 	return found
 }
 
-// Place is a replica's slot in a prefix index.
+// Place is a replica's slot in a prefix index. It is immutable once stored.
 type Place struct {
 	Index       *prefix.Index
 	Slot        prefix.Slot
 	BlockTokens scoring.Tokens
+	// Incarnation is the engine's life that the slot speaks of: of another one it says nothing.
+	Incarnation uint64
 }
 
 // Ref is how others know a replica: what does not change, what is published, and where to send messages. It outlives
@@ -73,6 +75,7 @@ type Ref struct {
 
 	snapshot atomic.Pointer[Snapshot]
 	place    atomic.Pointer[Place]
+	feed     feedFigures
 	pid      atomic.Pointer[actor.PID]
 	root     *actor.RootContext
 	epochs   atomic.Uint64
@@ -95,6 +98,7 @@ type life struct {
 // NewRef returns the handle of a replica whose actor is yet to be spawned.
 func NewRef(id scoring.ReplicaID, model string, e engine.Engine, root *actor.RootContext) *Ref {
 	r := &Ref{ID: id, Model: model, Engine: e, Capabilities: e.Capabilities(), Process: string(id), root: root}
+	r.feed.base = time.Now()
 	r.snapshot.Store(&Snapshot{ID: id, State: Starting})
 	r.pulse.start(time.Now())
 	return r

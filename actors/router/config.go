@@ -69,7 +69,12 @@ type Config struct {
 	ReserveWait time.Duration
 	// SpeculationTTL is how long a granted prompt counts as cached where it was routed, unless the engine says so.
 	SpeculationTTL time.Duration
+	Credit         TierCredit
 }
+
+// TierCredit is what part of a block's prefill is saved where the block is loaded from a slower tier, 0 to 1. What is on the
+// device saves it whole.
+type TierCredit struct{ Host, Disk float64 }
 
 // DefaultConfig returns the defaults for a model.
 func DefaultConfig(model string) Config {
@@ -77,6 +82,7 @@ func DefaultConfig(model string) Config {
 		Model: model, Policy: "token-load", Admission: Expected, Queue: queue.DefaultConfig(),
 		QueueTimeout: 30 * time.Second, ResumeWait: 30 * time.Second, ResumePrefillTokens: 16384, DefaultMaxTokens: 4096, RanksMax: 3, ScanMax: 160,
 		EncodeBytes: 64 << 20, ReserveWait: 2 * time.Second, SpeculationTTL: 10 * time.Second,
+		Credit: TierCredit{Host: 0.8, Disk: 0.5},
 	}
 }
 
@@ -91,6 +97,10 @@ func (c Config) Validate() error {
 		return errors.New("resume-wait must not be negative")
 	case c.ReserveWait <= 0:
 		return errors.New("the wait for a replica's answer must be positive")
+	case c.SpeculationTTL <= 0:
+		return errors.New("the time for which routed prompts count as cached must be positive")
+	case !(c.Credit.Host >= 0 && c.Credit.Host <= 1 && c.Credit.Disk >= 0 && c.Credit.Disk <= 1):
+		return errors.New("the credit of a cache tier must be between 0 and 1")
 	case c.Queue.RequestsMax < 1 || c.Queue.TokensMax < 1:
 		return errors.New("the queue must hold at least one request and one token")
 	case c.DefaultMaxTokens < 1 || c.ResumePrefillTokens < 1 || c.RanksMax < 1 || c.ScanMax < 1 || c.EncodeBytes < 1:

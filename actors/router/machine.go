@@ -250,7 +250,7 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 			m.emit(explained{e.sub.Call.Request.ID, ask.Leg, policy.Explain(now, &d, fleet.candidates, dec, cost.DefaultWeights())})
 		}
 		if dec.Verdict == policy.Dispatch {
-			chosen = append(chosen, m.book(now, by, ask, vs[dec.Index], &fleet.claims[dec.Index], &fleet.candidates[dec.Index]))
+			chosen = append(chosen, m.book(now, by, ask, vs[dec.Index], &fleet, dec.Index))
 			continue
 		}
 		if e.sub.Begun && dec.Verdict == policy.Refuse && dec.Cause != policy.TooLarge {
@@ -303,13 +303,13 @@ func (m *machine) prefill(a *asked) *time.Duration {
 }
 
 // book counts a reservation before it is answered, so that the next decision sees it.
-func (m *machine) book(now time.Time, by *asking, ask stream.Ask, v view, fitted *ledger.Claim, c *policy.Candidate) *asked {
-	claim := *fitted
+func (m *machine) book(now time.Time, by *asking, ask stream.Ask, v view, fleet *layout, at int) *asked {
+	claim := fleet.claims[at]
 	claim.Ticket = m.newTicket()
-	a := &asked{by: by, prompt: ask.Prompt, need: c.NeedBlocks, place: stream.Placement{
+	a := &asked{by: by, prompt: ask.Prompt, need: fleet.candidates[at].NeedBlocks, place: stream.Placement{
 		Leg: ask.Leg, Claim: claim, Ref: v.ref, Incarnation: v.snap.Incarnation, EngineModel: v.snap.EngineModel,
 		BlockTokens: v.snap.Load.Limits.BlockTokens, MaxTokens: int(claim.SequenceTokens - claim.PromptTokens),
-		OverlapTokens: c.OverlapTokens,
+		OverlapTokens: fleet.hits[at],
 	}}
 	b := m.booked[v.ref.ID]
 	if b == nil {
@@ -480,7 +480,7 @@ func (m *machine) again(now time.Time, e *entry, vs []view) {
 // speculate counts a prompt as cached where it was routed, until the engine says so itself.
 func (m *machine) speculate(now time.Time, e *entry, p stream.Placement, vs []view) {
 	v := find(vs, p.Ref.ID)
-	if v == nil || v.place == nil {
+	if v == nil || v.place == nil || v.place.Incarnation != p.Incarnation {
 		return
 	}
 	for _, a := range e.sub.Legs {

@@ -190,6 +190,10 @@ func (m *market) changeState(t *rapid.T) {
 		m.did["state"]++
 	case 1:
 		s.snap.Incarnation++
+		place := *s.place
+		place.Incarnation = s.snap.Incarnation
+		place.Index.Void(place.Slot)
+		s.place = &place
 		s.ledger.EndAll(ledger.Lost)
 		m.placed = slices.DeleteFunc(m.placed, func(p stream.Placement) bool { return p.Ref == s.ref })
 		m.did["new life"]++

@@ -45,6 +45,7 @@ func find(vs []view, id scoring.ReplicaID) *view {
 type scratch struct {
 	candidates []policy.Candidate
 	claims     []ledger.Claim
+	hits       []scoring.Tokens
 	matches    []match
 	excluded   []policy.Exclusion
 	chosen     []*asked
@@ -95,7 +96,8 @@ func longest(vs []view) scoring.Tokens {
 type layout struct {
 	plan       ledger.Plan
 	candidates []policy.Candidate
-	claims     []ledger.Claim // what each would be asked for
+	claims     []ledger.Claim   // what each would be asked for
+	hits       []scoring.Tokens // what the index says is cached on each, in whatever tier
 	// least is a lower bound of what a replica in service must have free to take the leg, as long as no more of the prompt
 	// is cached than now.
 	least scoring.Blocks
@@ -105,29 +107,33 @@ type layout struct {
 func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, chosen []*asked) layout {
 	s := &m.scratch
 	s.candidates, s.claims = slices.Grow(s.candidates[:0], len(vs))[:len(vs)], slices.Grow(s.claims[:0], len(vs))[:len(vs)]
+	s.hits = slices.Grow(s.hits[:0], len(vs))[:len(vs)]
 	used, lora := 0, e.sub.Call.Request.LoRA // used of s.matches
 	// Where nobody is beyond its ramp, holding requests back spares nobody.
 	open := slices.ContainsFunc(vs, func(v view) bool { return v.snap.State.Routable() && v.snap.QuotaSeats == nil })
-	l := layout{plan: m.plan(e, a, vs), candidates: s.candidates, claims: s.claims, least: -1}
+	l := layout{plan: m.plan(e, a, vs), candidates: s.candidates, claims: s.claims, hits: s.hits, least: -1}
 	for i := range vs {
 		v := &vs[i]
 		plan := l.plan
-		var overlap, rides scoring.Blocks
+		var held prefix.Overlap
+		var rides scoring.Blocks
+		s.hits[i] = 0
 		raw := e.prompt(a).Raw // nothing is known of its blocks
-		if v.place != nil && v.snap.State.IndexValid() && !raw {
+		if v.indexed() && !raw {
 			keys := e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens)
 			// The prompt's last token is always computed, so its block is never a hit.
 			full := scoring.Blocks(max(0, plan.PromptTokens-1) / v.place.BlockTokens)
-			overlap = min(s.held(now, v.place, keys, &used), full)
-			rides = min(overlap, v.snap.Load.SharedBlocks)
+			held = capped(s.held(now, v.place, keys, &used), full)
+			rides = min(held.Device, v.snap.Load.SharedBlocks)
 			if v.place.BlockTokens == v.snap.Load.Limits.BlockTokens {
 				plan.Keys = keys
 				plan.Shares = v.ref.Capabilities.Sharing == engine.SharingFromDispatch
 			}
 			if plan.Shares && besides(chosen, v.ref, a.Prompt) {
-				overlap, rides = full, full // another leg brings the prompt there
+				held, rides = prefix.Overlap{Device: full}, full // another leg brings the prompt there
 			}
-			plan.OverlapTokens = scoring.Tokens(overlap) * v.place.BlockTokens
+			s.hits[i] = scoring.Tokens(held.Device+held.Host+held.Disk) * v.place.BlockTokens
+			plan.OverlapTokens = m.cfg.Credit.of(held, v.place.BlockTokens)
 		}
 		b := m.pending(v.ref.ID)
 		s.claims[i] = ledger.Claim{}
@@ -144,7 +150,7 @@ func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, c
 		if quota := v.snap.QuotaSeats; quota != nil && open && v.snap.State == replica.Ready {
 			s.candidates[i].State, s.candidates[i].WarmingSeats = policy.Warming, *quota
 		}
-		if need := policy.NeedBlocks(s.claims[i], overlap); v.snap.Told && v.snap.State.Routable() && (l.least < 0 || need < l.least) {
+		if need := policy.NeedBlocks(s.claims[i], held.Device); v.snap.Told && v.snap.State.Routable() && (l.least < 0 || need < l.least) {
 			l.least = need
 		}
 		if e.barred(now, *v) || a.Produced > 0 && m.resumed.full(v.ref.ID, s.claims[i].PrefillTokens, m.cfg.ResumePrefillTokens) {
@@ -165,12 +171,31 @@ func (m *machine) pending(id scoring.ReplicaID) booking {
 	return booking{}
 }
 
+// indexed says whether what the index holds of a replica counts: it must speak of the life that serves now.
+func (v *view) indexed() bool {
+	return v.place != nil && v.snap.State.IndexValid() && v.place.Incarnation == v.snap.Incarnation
+}
+
+// capped is an overlap of at most so many blocks.
+func capped(o prefix.Overlap, most scoring.Blocks) prefix.Overlap {
+	o.Device = min(o.Device, most)
+	o.Host = min(o.Host, most-o.Device)
+	o.Disk = min(o.Disk, most-o.Device-o.Host)
+	return o
+}
+
+// of is an overlap in tokens of prefill saved.
+func (c TierCredit) of(o prefix.Overlap, blockTokens scoring.Tokens) scoring.Tokens {
+	loaded := c.Host*float64(o.Host) + c.Disk*float64(o.Disk)
+	return scoring.Tokens(o.Device)*blockTokens + scoring.Tokens(loaded*float64(blockTokens))
+}
+
 // held is how many leading blocks a replica's index holds; each index is looked through once for all its replicas. used
 // counts the indexes looked through for this prompt.
-func (s *scratch) held(now time.Time, p *replica.Place, keys []prefix.Key, used *int) scoring.Blocks {
+func (s *scratch) held(now time.Time, p *replica.Place, keys []prefix.Key, used *int) prefix.Overlap {
 	for i := range s.matches[:*used] {
-		if s.matches[i].index == p.Index {
-			return s.matches[i].held[p.Slot].Device
+		if x := &s.matches[i]; x.index == p.Index {
+			return x.of(p.Slot)
 		}
 	}
 	if *used == len(s.matches) {
@@ -179,7 +204,15 @@ func (s *scratch) held(now time.Time, p *replica.Place, keys []prefix.Key, used 
 	x := &s.matches[*used]
 	*used++
 	x.index, x.held = p.Index, p.Index.Match(now, keys, x.held)
-	return x.held[p.Slot].Device
+	return x.of(p.Slot)
+}
+
+// of is a slot's overlap. One that was taken after the look-up holds nothing yet.
+func (x *match) of(s prefix.Slot) prefix.Overlap {
+	if int(s) >= len(x.held) {
+		return prefix.Overlap{}
+	}
+	return x.held[s]
 }
 
 // besides says whether a leg with the same prompt is to go to the replica.

@@ -105,7 +105,10 @@ func (r *rig) add(id scoring.ReplicaID, limits scoring.Limits) *site {
 		snap:   replica.Snapshot{ID: id, Epoch: 1, Incarnation: 1, State: replica.Ready, Told: true},
 		ledger: ledger.New(limits),
 	}
-	s.place = &replica.Place{Index: r.index, Slot: r.index.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: limits.KVBlocks}), BlockTokens: limits.BlockTokens}
+	s.place = &replica.Place{
+		Index: r.index, BlockTokens: limits.BlockTokens, Incarnation: s.snap.Incarnation,
+		Slot: r.index.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: limits.KVBlocks}),
+	}
 	r.sites = append(r.sites, s)
 	return s
 }

@@ -32,10 +32,6 @@ type Summary struct {
 	Fault    *fault.Fault // nil: it ended well
 	Replicas []string
 	Attempts int
-	// PredictedTokens are the prompt tokens that the index held for the first attempts.
-	PredictedTokens int
-	// Raw: a prompt was rendered by the engine, so that the index could predict nothing.
-	Raw bool
 }
 
 // readsBuffered is how much of what its attempts read may wait for a call's goroutine; the readers then wait for it. It

@@ -53,8 +53,7 @@ func (m *machine) frame(f frame) {
 		return
 	}
 	if f.event.CachedTokens != nil {
-		cached := *f.event.CachedTokens
-		a.cached = &cached
+		m.audit(a, *f.event.CachedTokens)
 	}
 	if f.event.PromptTokens != nil && m.raw(a.leg) {
 		told := *f.event.PromptTokens
@@ -173,13 +172,13 @@ func (m *machine) milestones(at time.Time, a *attempt) {
 		if m.raw(a.leg) {
 			return // nothing is known of the prompt that others could learn from
 		}
-		hit := p.Claim.PromptTokens - p.Claim.PrefillTokens
+		prefill := a.prefilled()
 		m.emit(toRouter{FirstToken{
-			Replica: p.Ref.ID, Ticket: p.Claim.Ticket, PrefillTokens: p.Claim.PrefillTokens, HitTokens: hit, Took: at.Sub(a.began),
+			Replica: p.Ref.ID, Ticket: p.Claim.Ticket, PrefillTokens: prefill, HitTokens: p.Claim.PromptTokens - prefill, Took: at.Sub(a.began),
 		}})
-		if !p.Ref.Capabilities.KVEvents {
-			m.emit(toReplica{p.Ref, replica.Learned{LoRA: m.req.LoRA, Salt: m.req.CacheSalt, Tokens: a.input}})
-		}
+		m.emit(toReplica{p.Ref, replica.Learned{
+			LoRA: m.req.LoRA, Salt: m.req.CacheSalt, Prompt: a.input, FreshTokens: prefill, Began: a.began,
+		}})
 		return
 	}
 	every := max(16, int(p.BlockTokens))
@@ -217,9 +216,11 @@ func (m *machine) account(a *attempt, sound bool) {
 		return
 	}
 	m.emit(toRouter{Finished{Replica: ref.ID, Ticket: ticket, Produced: scoring.Tokens(a.base + a.produced), Broken: !sound}})
-	if sound && !ref.Capabilities.KVEvents && !m.raw(a.leg) {
-		ids := slices.Concat(m.prompts[a.leg.prompt].IDs, a.leg.known())
-		m.emit(toReplica{ref, replica.Learned{LoRA: m.req.LoRA, Salt: m.req.CacheSalt, Tokens: ids}})
+	if sound && !m.raw(a.leg) {
+		m.emit(toReplica{ref, replica.Learned{
+			LoRA: m.req.LoRA, Salt: m.req.CacheSalt, Prompt: m.prompts[a.leg.prompt].IDs, Output: slices.Clip(a.leg.known()),
+			FreshTokens: a.fresh(), Began: a.began,
+		}})
 	}
 }
 

@@ -32,13 +32,6 @@ func TestOneRequestFromSubmissionToEnd(t *testing.T) {
 	require.True(t, r.m.done())
 }
 
-func TestLearnedIsForEnginesWithoutEvents(t *testing.T) {
-	r := newRig(t, DefaultConfig(), &Request{})
-	r.run(100, "a")
-	without(t, r.do(text(1, "x").finish(engine.FinishStop)), "a: learned")
-	without(t, r.do(attemptEnded{attempt: 1}), "a: learned")
-}
-
 func TestLearnedEndsAtTheFirstLostID(t *testing.T) {
 	r := newRig(t, DefaultConfig(), &Request{})
 	r.run(100, "p")
@@ -248,7 +241,7 @@ func TestCancel(t *testing.T) {
 		}{
 			{"waiting", func(*rig) {}, []string{"withdraw 1"}, false},
 			{"prefill", func(r *rig) { r.run(9, "a") }, []string{"a: linger 1", "abort 1", "failed 1 on a"}, true},
-			{"decode", func(r *rig) { r.run(9, "a"); r.do(text(1, "xy")) }, []string{"a: linger 1", "abort 1", "finished 1 on a with 2"}, true},
+			{"decode", func(r *rig) { r.run(9, "a"); r.do(text(1, "xy")) }, []string{"a: linger 1", "abort 1", "finished 1 on a with 2", `a: learned 5 ""`}, true},
 			{
 				"decode where aborts aren't confirmed", func(r *rig) { r.run(9, "p"); r.do(text(1, "xy")) },
 				[]string{"p: linger 1", "abort 1", "finished 1 on p with 2", `p: learned 5 ""`},
@@ -432,7 +425,7 @@ func TestTimeouts(t *testing.T) {
 		require.Empty(t, r.do(text(1, "on and on")))
 		require.Equal(t, time.Second, due(r), "an engine that goes on after the end gets no more time")
 		r.later(500 * time.Millisecond)
-		require.Equal(t, []string{"a: linger 1", "abort 1", "finished 1 on a with 1"}, r.do(timeout{}))
+		require.Equal(t, []string{"a: linger 1", "abort 1", "finished 1 on a with 1", `a: learned 4 ""`}, r.do(timeout{}))
 		require.True(t, r.m.done())
 		require.Equal(t, []string{"a: end 1 cancelled"}, r.do(attemptEnded{1, errCancelled}))
 	})

@@ -86,7 +86,7 @@ func (r *rig) place(leg int, name string, maxTokens int) Placement {
 	r.n++
 	return Placement{
 		Leg: leg, Ref: r.ref(name), Incarnation: 1, Epoch: 9, BlockTokens: 16, MaxTokens: maxTokens,
-		Claim: ledger.Claim{Ticket: scoring.Ticket{Boot: 1, Number: r.n}, PromptTokens: 3, PrefillTokens: 2},
+		Claim: ledger.Claim{Ticket: scoring.Ticket{Boot: 1, Number: r.n}, PromptTokens: 3, PrefillTokens: 2}, OverlapTokens: 1,
 	}
 }
 
@@ -210,7 +210,9 @@ func replicaWord(message any) string {
 	case replica.AttemptFailed:
 		return fmt.Sprintf("attempt failed %d %s", e.Ticket.Number, e.Failure.Kind)
 	case replica.Learned:
-		return fmt.Sprintf("learned %d %q", len(e.Tokens), e.Salt)
+		return fmt.Sprintf("learned %d %q", len(e.Prompt)+len(e.Output), e.Salt)
+	case replica.Cached:
+		return fmt.Sprintf("cached %d of %d predicted", e.ReportedTokens, e.PredictedTokens)
 	case replica.Announced:
 		w := []string{fmt.Sprintf("announced in %d", e.Epoch)}
 		for _, a := range e.Tickets {

@@ -41,10 +41,6 @@ func (c *Call) attempt(e startAttempt) {
 	r := &running{place: e.place, cancel: cancel}
 	c.open[e.attempt] = r
 	c.summary.Attempts++
-	c.summary.Raw = c.summary.Raw || e.request.ChatBody != nil
-	if c.summary.Attempts <= c.Request.Input.Prompts()*c.Request.N {
-		c.summary.PredictedTokens += int(e.place.OverlapTokens)
-	}
 	supervise.Go(c.deps.Log, "attempt", func() {
 		beat := e.place.Ref.Beat()
 		err := e.place.Ref.Engine.Generate(ctx, e.request, func(ev engine.Event) error {

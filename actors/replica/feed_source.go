@@ -1,0 +1,110 @@
+package replica
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"plimsoll/actors/meter"
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/prefix"
+)
+
+// subscription is one run of the engine's feed into a slot of its own, of which it is the only writer. Its goroutine calls
+// take for every batch and ends with the subscription; the feed's actor waits for that before it gives the slot back.
+type subscription struct {
+	run     uint64
+	life    tune
+	indexes *Indexes
+	copies  prefix.Copies
+	meter   *meter.Feed
+	tell    func(message any) // to the feed's actor
+
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when the goroutine has ended
+
+	figures *feedFigures
+	// hidden: nobody looks at the slot yet, and the actor wants to hear of every batch with events.
+	hidden atomic.Bool
+
+	mu     sync.Mutex
+	place  *Place   // guarded by mu
+	former []*Place // guarded by mu; slots of other block sizes, not given back yet
+
+	// The goroutine's own.
+	told      bool // the actor has heard of a batch
+	state     engine.KVState
+	confirmed bool // a block of place's size was stored
+}
+
+// settle gives the subscription a slot in the index of a block size.
+func (s *subscription) settle(blockTokens scoring.Tokens) {
+	p := newPlace(s.indexes, s.life, blockTokens, prefix.Events, s.copies)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.place != nil {
+		s.former = append(s.former, s.place)
+	}
+	s.place = p
+}
+
+// now returns the slot that is written to.
+func (s *subscription) now() *Place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.place
+}
+
+// takeFormer returns the slots that are not written to any more, once.
+func (s *subscription) takeFormer() []*Place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	former := s.former
+	s.former = nil
+	return former
+}
+
+// take applies a batch. It runs on the subscription's goroutine.
+func (s *subscription) take(now time.Time, b engine.KVBatch) {
+	s.figures.came(now)
+	moved := s.resize(b.Events)
+	p := s.now()
+	if b.Reset {
+		p.Index.Void(p.Slot)
+	}
+	p.Index.Apply(p.Slot, b.Events)
+	s.meter.Batch(now, b)
+	if !s.told || moved || b.State != s.state || s.hidden.Load() && len(b.Events) > 0 {
+		s.told, s.state = true, b.State
+		s.tell(fed{run: s.run, state: b.State, events: len(b.Events) > 0, moved: moved})
+	}
+}
+
+// resize moves to the index of the block size that the events show, if it is another one than was told: the size is that of
+// full attention's blocks, and the largest one where partial blocks are reported too. What was stored before it was seen is
+// of another size, and no index holds it.
+func (s *subscription) resize(events []prefix.Event) (moved bool) {
+	size := 0
+	for i := range events {
+		e := &events[i]
+		if e.Kind == prefix.Stored && e.Tier == prefix.Device && e.Attention == prefix.FullAttention && len(e.Tokens) >= e.BlockTokens {
+			size = max(size, e.BlockTokens)
+		}
+	}
+	if size == 0 {
+		return false
+	}
+	p := s.now()
+	known := int(p.BlockTokens)
+	switch {
+	case size == known:
+		s.confirmed = true
+	case size > known, !s.confirmed:
+		s.confirmed = true
+		s.settle(scoring.Tokens(size))
+		return true
+	}
+	return false
+}
