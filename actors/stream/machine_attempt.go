@@ -167,8 +167,9 @@ func stopReason(said engine.FinishReason) StopReason {
 func (m *machine) milestones(at time.Time, a *attempt) {
 	p := &a.place
 	if !a.started {
-		a.started, a.stepped, a.reported = true, at, a.produced
+		a.started, a.stepped, a.reported = true, at, 1
 		m.emit(toReplica{p.Ref, replica.Started{Ticket: p.Claim.Ticket}})
+		m.report(a)
 		if m.raw(a.leg) {
 			return // nothing is known of the prompt that others could learn from
 		}
@@ -197,8 +198,18 @@ func (m *machine) abort(a *attempt) {
 	if a.aborted {
 		return
 	}
+	m.report(a)
 	m.emit(toReplica{a.place.Ref, replica.Linger{Ticket: a.place.Claim.Ticket}})
 	m.stop(a, true)
+}
+
+// report tells the replica what it has not heard of an attempt that is about to linger: its engine goes on until it hears of
+// the end, and the replica has booked what follows the last figure that it knows.
+func (m *machine) report(a *attempt) {
+	if a.produced > a.reported {
+		m.emit(toReplica{a.place.Ref, replica.Progress{Ticket: a.place.Claim.Ticket, Produced: scoring.Tokens(a.produced)}})
+		a.reported = a.produced
+	}
 }
 
 // stop aborts an attempt of which the replica has heard.
@@ -239,6 +250,7 @@ func (m *machine) attemptEnded(now time.Time, e attemptEnded) {
 	switch {
 	case e.err != nil:
 		failure = failureOf(e.err)
+		m.report(a)
 		m.emit(toReplica{ref, replica.AttemptFailed{Ticket: ticket, Failure: failure}})
 		if failure.Kind == engine.Stalled && ref.Capabilities.ConfirmsAbort { // a stall alone says nothing about its blocks
 			m.emit(toReplica{ref, replica.End{Ticket: ticket, Reason: ledger.Failed}})
@@ -310,6 +322,7 @@ func (m *machine) timeout(now time.Time) {
 		}
 		// The replica hears of the stall now; what the attempt holds lingers there.
 		stalled := &engine.Failure{Kind: engine.Stalled, Message: "no token in time"}
+		m.report(a)
 		m.emit(toReplica{a.place.Ref, replica.AttemptFailed{Ticket: a.place.Claim.Ticket, Failure: stalled}})
 		m.stop(a, false)
 		m.reroute(now, a, stalled, false)

@@ -18,6 +18,7 @@ func (m *machine) leave(now time.Time, e Leave) {
 		}
 		ticket := a.place.Claim.Ticket
 		stalled := &engine.Failure{Kind: engine.Stalled, Message: e.Why}
+		m.report(a)
 		if e.Hung {
 			m.emit(toReplica{e.Ref, replica.AttemptFailed{Ticket: ticket, Failure: stalled}})
 		} else {

@@ -451,3 +451,40 @@ func TestAStalledEngineThatReturnsFailsItsLegOnce(t *testing.T) {
 	require.Equal(t, []string{"a: end 1 cancelled"}, effects)
 	require.Len(t, r.m.attempts, 1)
 }
+
+// TestWhatLingersIsReported: an engine goes on until it hears that an attempt is over, and its replica books ahead of the last
+// figure that it was told, so that figure is the true one.
+func TestWhatLingersIsReported(t *testing.T) {
+	for name, c := range map[string]struct {
+		event any
+		heard string
+	}{
+		"the client leaves": {clientGone{}, "p: linger 1"},
+		"it breaks":         {attemptEnded{1, failure(engine.Broken)}, "p: attempt failed 1 broken"},
+		"it stalls":         {timeout{}, "p: attempt failed 1 stalled"},
+		"it is to leave":    {Leave{Incarnation: 1, Why: "drained"}, "p: linger 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, DefaultConfig(), &Request{})
+			r.run(100, "p")
+			without(t, r.do(text(1, "a")), "p: progress 1 1")
+			without(t, r.do(text(1, "bcdefghijklmno")), "p: progress 1 15")
+			r.later(DefaultConfig().TokenTimeout)
+			event := c.event
+			if l, ok := event.(Leave); ok {
+				l.Ref = r.ref("p")
+				event = l
+			}
+			with(t, r.do(event), "p: progress 1 15", c.heard)
+		})
+	}
+}
+
+// TestAFirstFrameOfManyTokensIsReported: that the first token has come says nothing of a second one.
+func TestAFirstFrameOfManyTokensIsReported(t *testing.T) {
+	r := newRig(t, DefaultConfig(), &Request{})
+	r.run(100, "p")
+	with(t, r.do(text(1, "abcdefghijklmno")), "p: started 1", "p: progress 1 15")
+	without(t, r.do(text(1, "bcdefghijklmno")), "p: progress 1 29")
+	with(t, r.do(text(1, "bc")), "p: progress 1 31")
+}
