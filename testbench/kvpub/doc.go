@@ -31,6 +31,12 @@
 //     batches behind loses new ones, which it sees as a hole in the numbers, and can ask for again.
 //   - While an engine is down its ports stay open, and close each connection at once.
 //
+// # Sockets
+//
+// zmtp.go speaks ZMTP 3.0 over TCP. The sockets of go-zeromq/zmq4 hold up all subscribers behind the slowest, and its
+// connections make room for whatever size a peer claims; here it is the counterpart in the tests, and what the product's
+// subscriber is made of, so that each of the two is checked against an implementation that is not its own.
+//
 // # Invariants
 //
 // Memory is bounded: BufferSteps batches in the ring, HWM in each of at most Peers queues (they share the bytes), small

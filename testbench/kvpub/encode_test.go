@@ -163,3 +163,126 @@ func TestRecordedFrames(t *testing.T) {
 	require.Greater(t, frames, 500)
 	require.Greater(t, events, 900)
 }
+
+// What no recording shows, as the wire contract has it. The bytes are Python literals of the payload's events, written by hand.
+func TestForms(t *testing.T) {
+	parent := uint64(3)
+	event := prefix.Event{
+		Kind: prefix.Stored, Hashes: []uint64{1, 2}, Tokens: []uint32{5, 6, 7, 8}, BlockTokens: 2, LoRA: "l", Salt: "s",
+		Extras: []uint64{0, 0xab},
+	}
+	child := event
+	child.Parent = &parent
+	offloaded := prefix.Event{Kind: prefix.Stored, Hashes: []uint64{1}, Tier: prefix.Host}
+	gone := prefix.Event{Kind: prefix.Removed, Hashes: []uint64{1, 2}, Tier: prefix.Disk}
+	window := prefix.Event{Kind: prefix.Stored, Attention: prefix.SlidingWindow, WindowTokens: 64, Group: 2, BlockTokens: 2, Tokens: []uint32{1, 2}}
+	array := kvpub.DefaultConfig()
+	array.Form = kvpub.Array
+	old := array
+	old.StoredFields = 7
+	named := array
+	named.StoredFields = 8
+	sglang := kvpub.SGLangConfig()
+	oldSGLang := sglang
+	oldSGLang.Form = kvpub.Array
+	for _, c := range []struct {
+		name  string
+		cfg   kvpub.Config
+		event prefix.Event
+		want  []any
+	}{
+		{"array", array, event, list("BlockStored", list(1, 2), nil, list(5, 6, 7, 8), 2, 1, "GPU", "l", list(list("l", "s"), list("l", list("00000000000000ab", 0))), 0, "full_attention")},
+		{"array, not at the root", array, child, list("BlockStored", list(1, 2), 3, list(5, 6, 7, 8), 2, 1, "GPU", "l", list(list("l"), list("l", list("00000000000000ab", 0))), 0, "full_attention")},
+		{"array of 0.11", old, event, list("BlockStored", list(1, 2), nil, list(5, 6, 7, 8), 2, 1, "GPU")},
+		{"array of 0.15", named, event, list("BlockStored", list(1, 2), nil, list(5, 6, 7, 8), 2, 1, "GPU", "l")},
+		{"array, host tier", array, offloaded, list("BlockStored", list(1), nil, list(), 0, nil, "CPU", nil, nil, 0, "full_attention")},
+		{"array, window", array, window, list("BlockStored", list(), nil, list(1, 2), 2, nil, "GPU", nil, nil, 2, "sliding_window", 64)},
+		{"array of 0.11, removal", old, gone, list("BlockRemoved", list(1), "STORAGE")},
+		{"SGLang of 0.5.18", oldSGLang, event, list("BlockStored", list(1, 2), nil, list(5, 6, 7, 8), 2, nil, "GPU", keys("cache_salt", "s"))},
+		{"SGLang of 0.5.18, no salt", oldSGLang, offloaded, list("BlockStored", list(1), nil, list(), 0, nil, "CPU_PINNED")},
+		{"SGLang", sglang, event, keys("type", "BlockStored", "block_hashes", list(1, 2), "parent_block_hash", nil, "token_ids", list(5, 6, 7, 8), "block_size", 2, "lora_id", nil, "medium", "GPU", "cache_salt", "s")},
+		{"SGLang, removal", sglang, gone, keys("type", "BlockRemoved", "block_hashes", list(1, 2), "medium", "DISK")},
+		{"map, host tier", kvpub.DefaultConfig(), offloaded, keys("type", "BlockStored", "block_hashes", list(1), "parent_block_hash", nil, "token_ids", list(), "block_size", 0, "lora_id", nil, "medium", "CPU", "lora_name", nil, "group_idx", 0, "kv_cache_spec_kind", "full_attention")},
+	} {
+		got := encode(c.cfg, c.event)
+		if c.cfg.Dialect == kvpub.VLLM && c.event.Kind == prefix.Removed {
+			require.Equal(t, byte(0x92), got[10], "%s: an event for each hash", c.name)
+			got = got[:11+(len(got)-12)/2] // the first of two, which are of one length
+		} else {
+			got = got[:len(got)-1] // without the rank
+		}
+		require.Equal(t, hex.EncodeToString(pack(nil, c.want)), hex.EncodeToString(got[11:]), c.name)
+	}
+}
+
+func list(members ...any) []any { return members }
+
+// mapped marks a list of keys and values.
+type mapped struct{}
+
+func keys(pairs ...any) []any { return append([]any{mapped{}}, pairs...) }
+
+// pack writes small values as msgpack has them.
+func pack(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(b, 0xc0)
+	case int:
+		return append(b, byte(v))
+	case string:
+		if len(v) > 31 {
+			panic("not small")
+		}
+		return append(append(b, 0xa0|byte(len(v))), v...)
+	case []any:
+		head := byte(0x90 | len(v))
+		if len(v) > 0 && v[0] == (mapped{}) {
+			v = v[1:]
+			head = byte(0x80 | len(v)/2)
+		}
+		b = append(b, head)
+		for _, member := range v {
+			b = pack(b, member)
+		}
+		return b
+	}
+	panic("not small")
+}
+
+// Integers and lengths have the shortest form that holds them.
+func TestShortestForms(t *testing.T) {
+	for want, token := range map[string]uint32{"7f": 127, "cc80": 128, "ccff": 255, "cd0100": 256, "cdffff": 65535, "ce00010000": 65536, "ceffffffff": math.MaxUint32} {
+		require.Contains(t, hex.EncodeToString(encode(kvpub.DefaultConfig(), prefix.Event{Kind: prefix.Stored, Tokens: []uint32{token}, BlockTokens: 1})),
+			hex.EncodeToString([]byte("token_ids"))+"91"+want)
+	}
+	for want, hash := range map[string]int64{"ff": -1, "e0": -32, "d0df": -33, "d080": -128, "d1ff7f": -129, "d18000": -32768, "d2ffff7fff": -32769, "d280000000": math.MinInt32, "d3ffffffff7fffffff": math.MinInt32 - 1, "cf0000000100000000": 1 << 32} {
+		require.Contains(t, hex.EncodeToString(encode(kvpub.SGLangConfig(), prefix.Event{Kind: prefix.Removed, Hashes: []uint64{uint64(hash)}})),
+			hex.EncodeToString([]byte("block_hashes"))+"91"+want)
+	}
+	for want, n := range map[string]int{"bf": 31, "d920": 32, "da0100": 256, "db00010000": 65536} {
+		cfg := kvpub.SGLangConfig()
+		salt := strings.Repeat("x", n)
+		require.Contains(t, hex.EncodeToString(encode(cfg, prefix.Event{Kind: prefix.Stored, Salt: salt})), hex.EncodeToString([]byte("cache_salt"))+want+"78")
+	}
+	for want, n := range map[string]int{"9f": 15, "dc0010": 16, "dd00010000": 65536} {
+		require.Contains(t, hex.EncodeToString(encode(kvpub.DefaultConfig(), prefix.Event{Kind: prefix.Stored, Tokens: make([]uint32, n), BlockTokens: 1})),
+			hex.EncodeToString([]byte("token_ids"))+want+"00")
+	}
+}
+
+func TestHashesAsBytes(t *testing.T) {
+	for form, head := range map[kvpub.HashForm]string{kvpub.SHA256Hashes: "91c420", kvpub.XXH3x128Hashes: "91c410"} {
+		cfg := kvpub.DefaultConfig()
+		cfg.Hashes = form
+		got := hex.EncodeToString(encode(cfg, prefix.Event{Kind: prefix.Removed, Hashes: []uint64{0x0102030405060708}}))
+		require.Contains(t, got, hex.EncodeToString([]byte("block_hashes"))+head)
+		require.Contains(t, got, "0102030405060708"+"a66d656469756d", "the integer's bytes are the last ones")
+	}
+}
+
+func TestRankMayBeUnknown(t *testing.T) {
+	vllm, sglang := kvpub.DefaultConfig(), kvpub.SGLangConfig()
+	vllm.Rank, sglang.Rank = nil, nil
+	require.Equal(t, "92cb3ff800000000000090", hex.EncodeToString(encode(vllm)))
+	require.Equal(t, "93cb3ff800000000000090c0", hex.EncodeToString(encode(sglang)))
+}

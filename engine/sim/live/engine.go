@@ -168,33 +168,7 @@ func (e *Engine) submission(req engine.Request) sim.Submit {
 // snapshot, with Reset, in place of what it missed. It returns the context's error, or a [*engine.Failure]: Refused
 // if the engine is down, Broken if it dies.
 func (e *Engine) Subscribe(ctx context.Context, sink func(engine.KVBatch)) error {
-	f := newFeed(e.cfg.FeedBatchesMax, false)
-	defer f.leave()
-	if err := e.enter(ctx, f); err != nil {
-		return err
-	}
-	for {
-		select {
-		case <-f.wake:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		t := f.take()
-		for _, b := range t.batches {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			sink(b)
-		}
-		if t.err != nil {
-			return t.err
-		}
-		if t.lost {
-			if err := e.enter(ctx, f); err != nil {
-				return err
-			}
-		}
-	}
+	return e.read(ctx, newFeed(e.cfg.FeedBatchesMax, false), sink, func() {})
 }
 
 // Follow hears what the engine's own publisher of events would: the batches of every life. sink is called with an empty
@@ -202,7 +176,11 @@ func (e *Engine) Subscribe(ctx context.Context, sink func(engine.KVBatch)) error
 // follower misses that is more than FeedBatchesMax batches behind, and what there was before it began, is a hole in Seq.
 // died is called when a life ends. Follow returns the context's error, or a [*engine.Failure] when the engine is closed.
 func (e *Engine) Follow(ctx context.Context, sink func(engine.KVBatch), died func()) error {
-	f := newFeed(e.cfg.FeedBatchesMax, true)
+	return e.read(ctx, newFeed(e.cfg.FeedBatchesMax, true), sink, died)
+}
+
+// read hands out what comes to a feed until it breaks.
+func (e *Engine) read(ctx context.Context, f *feed, sink func(engine.KVBatch), died func()) error {
 	defer f.leave()
 	if err := e.enter(ctx, f); err != nil {
 		return err
@@ -218,10 +196,18 @@ func (e *Engine) Follow(ctx context.Context, sink func(engine.KVBatch), died fun
 			died()
 		}
 		for _, b := range t.batches {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			sink(b)
 		}
 		if t.err != nil {
 			return t.err
+		}
+		if t.lost {
+			if err := e.enter(ctx, f); err != nil {
+				return err
+			}
 		}
 	}
 }
