@@ -82,6 +82,10 @@ e2e-llamacpp: build ## test with two real llama.cpp servers and a small real mod
 prove-replay: build ## replay recorded traffic on four simulated replicas, token-load against round-robin (3 minutes; PROVE_REQUESTS=N)
 	go test -tags prove -count 1 -timeout 30m -v -run '^TestReplay$$' ./testbench/prove
 
+.PHONY: prove-faulty-replica
+prove-faulty-replica: build ## two simulated engines, one of which answers 503, or 429, or is stopped: nobody notices (1 minute)
+	go test -tags prove -count 1 -timeout 10m -v -run '^TestFaultyReplica$$' ./testbench/prove
+
 .PHONY: soak
 soak: build ## 30 minutes (SOAK=TIME) of random traffic while replicas come, go and are killed; nothing may be lost or left
 	go test -tags prove -count 1 -timeout 3h -v -run '^TestSoak$$' ./testbench/prove

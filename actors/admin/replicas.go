@@ -20,12 +20,22 @@ type Replica struct {
 	Epoch        uint64  `json:"epoch"`
 	Recovering   bool    `json:"recovering,omitempty"`
 	// CoolingSeconds is how long it gets nothing more because it shed a request.
-	CoolingSeconds *float64  `json:"cooling_seconds,omitempty"`
-	LastError      string    `json:"last_error,omitempty"`
-	Capacity       *Capacity `json:"capacity,omitempty"`
-	Load           Load      `json:"load"`
-	Said           Said      `json:"engine_load"`
-	Index          *Index    `json:"index,omitempty"`
+	CoolingSeconds *float64 `json:"cooling_seconds,omitempty"`
+	LastError      string   `json:"last_error,omitempty"`
+	// Suspect: it is silent, and takes nothing until it shows that it lives. Hung: it did not, and is tried again.
+	Suspect bool `json:"suspect,omitempty"`
+	Hung    bool `json:"hung,omitempty"`
+	Strikes int  `json:"strikes,omitempty"` // in a row
+	// QuotaSeats is how many seats it is given while it ramps up; absent: all.
+	QuotaSeats *int `json:"quota_seats,omitempty"`
+	// StepSecondsP99 is the gap between two tokens of a stream that 99 of 100 do not exceed.
+	StepSecondsP99 *float64 `json:"step_seconds_p99,omitempty"`
+	// LeaveSeconds is how long what runs on a draining one may go on there.
+	LeaveSeconds *float64  `json:"leave_seconds,omitempty"`
+	Capacity     *Capacity `json:"capacity,omitempty"`
+	Load         Load      `json:"load"`
+	Said         Said      `json:"engine_load"`
+	Index        *Index    `json:"index,omitempty"`
 }
 
 // Capacity is what a replica can hold.
@@ -96,6 +106,15 @@ func lay(now time.Time, ref *replica.Ref) Replica {
 			RunningSequences: s.EngineLoad.RunningSequences, WaitingSequences: s.EngineLoad.WaitingSequences,
 			UsedBlocks: s.EngineLoad.UsedBlocks, Steps: s.EngineLoad.Steps,
 		},
+		Suspect: s.Suspect, Hung: s.Hung, Strikes: s.Strikes, QuotaSeats: s.QuotaSeats,
+	}
+	if s.StepP99 != nil {
+		seconds := s.StepP99.Seconds()
+		r.StepSecondsP99 = &seconds
+	}
+	if s.LeaveBy != nil {
+		seconds := max(0, s.LeaveBy.Sub(now).Seconds())
+		r.LeaveSeconds = &seconds
 	}
 	if !s.Since.IsZero() {
 		r.StateSeconds = now.Sub(s.Since).Seconds()

@@ -396,6 +396,7 @@ func (m *machine) tick(now time.Time) {
 	}
 	if !m.coolingUntil.IsZero() && !now.Before(m.coolingUntil) {
 		m.coolingUntil = time.Time{}
+		m.ramp = m.halfOpen()
 		m.emit(publish{room: true})
 	}
 	m.look(now)

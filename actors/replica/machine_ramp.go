@@ -20,6 +20,15 @@ func (m *machine) newRamp() *ramp {
 	return &ramp{seats: m.cfg.RampSeats}
 }
 
+// halfOpen lets one request see whether a replica that shed takes work again.
+func (m *machine) halfOpen() *ramp {
+	seats := m.ledger.Load().SeatsBooked + 1
+	if seats >= m.limits.Seats || m.ramp != nil && m.ramp.seats <= seats {
+		return m.ramp
+	}
+	return &ramp{seats: seats}
+}
+
 // quota is how many seats may be booked; nil: all.
 func (r *ramp) quota() *int {
 	if r == nil {

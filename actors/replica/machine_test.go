@@ -417,11 +417,13 @@ func TestShed(t *testing.T) {
 	}
 	shed(11 * time.Second)
 	cooling(11 * time.Second)
-	started := b.granted()
-	b.step(Started{started})
+	require.Equal(t, ptr(1), b.m.snapshot().QuotaSeats, "one request sees whether it takes work again")
+	for _, started := range []scoring.Ticket{b.granted(), b.granted()} {
+		b.step(Started{started})
+		b.step(End{Ticket: started})
+	}
+	require.Nil(t, b.m.snapshot().QuotaSeats)
 	shed(0)
-	b.step(End{Ticket: started})
-	b.now = b.now.Add(-time.Second)
 	cooling(500 * time.Millisecond)
 
 	// Several at once are one sign: they were sent before the first came back.

@@ -62,6 +62,7 @@ const (
 	// longer than that a silence must be (semantics 4).
 	stepWithin    = 0.99
 	stepFactor    = 8
+	canaryFactor  = 4 // likewise, for a canary: it waits for the prefill under way and needs a step
 	prefillFactor = 2
 	// prefillSpare is how many tickets that are over may stand among those that are not.
 	prefillSpare = 64
@@ -79,11 +80,14 @@ func (m *machine) busy() bool {
 }
 
 // bound is how long the replica may be silent before it is suspected.
-func (m *machine) bound() time.Duration {
+func (m *machine) bound() time.Duration { return m.patience(stepFactor) }
+
+// patience is how long the engine may be silent: a number of its steps, or twice the prefill that it is at.
+func (m *machine) patience(steps time.Duration) time.Duration {
 	l := m.ledger.Load()
 	bound := m.cfg.HangLeast
 	if step, ok := m.watch.pace.step(stepWithin); ok {
-		bound = max(bound, stepFactor*step)
+		bound = max(bound, steps*step)
 	} else if l.Running > 0 {
 		bound = max(bound, m.cfg.HangBlind)
 	}
@@ -242,7 +246,7 @@ func (m *machine) suspect(now time.Time) {
 		w.phase = calm
 		return
 	}
-	w.phase, w.until, w.next = suspect, now.Add(m.bound()), now.Add(watchEvery)
+	w.phase, w.until, w.next = suspect, now.Add(m.patience(canaryFactor)), now.Add(watchEvery)
 	m.sendCanary()
 	m.emit(publish{})
 }

@@ -109,8 +109,7 @@ func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, c
 	s.candidates, s.claims = slices.Grow(s.candidates[:0], len(vs))[:len(vs)], slices.Grow(s.claims[:0], len(vs))[:len(vs)]
 	s.hits = slices.Grow(s.hits[:0], len(vs))[:len(vs)]
 	used, lora := 0, e.sub.Call.Request.LoRA // used of s.matches
-	// Where nobody is beyond its ramp, holding requests back spares nobody.
-	open := slices.ContainsFunc(vs, func(v view) bool { return v.snap.State.Routable() && v.snap.QuotaSeats == nil })
+	ramps := m.ramps(vs)
 	l := layout{plan: m.plan(e, a, vs), candidates: s.candidates, claims: s.claims, hits: s.hits, least: -1}
 	for i := range vs {
 		v := &vs[i]
@@ -147,7 +146,7 @@ func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, c
 			OverlapTokens: plan.OverlapTokens, NeedBlocks: policy.NeedBlocks(s.claims[i], rides),
 			Rates: m.learner.Rates(v.ref.ID), Suspect: v.snap.Suspect, Ejected: m.outliers.barred(now, v.ref.ID, vs),
 		}
-		if quota := v.snap.QuotaSeats; quota != nil && open && v.snap.State == replica.Ready {
+		if quota := v.snap.QuotaSeats; quota != nil && ramps && v.snap.State == replica.Ready {
 			s.candidates[i].State, s.candidates[i].WarmingSeats = policy.Warming, *quota
 		}
 		if need := policy.NeedBlocks(s.claims[i], held.Device); v.snap.Told && v.snap.State.Routable() && (l.least < 0 || need < l.least) {
@@ -161,6 +160,15 @@ func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, c
 		}
 	}
 	return l
+}
+
+// ramps says whether replicas that ramp up are held to their quotas: not where all have theirs, because then there is nobody
+// to take the rest meanwhile.
+func (m *machine) ramps(vs []view) bool {
+	return slices.ContainsFunc(vs, func(v view) bool {
+		quota := v.snap.QuotaSeats
+		return v.snap.State.Routable() && (quota == nil || v.snap.Load.SeatsBooked+m.pending(v.ref.ID).seats < *quota)
+	})
 }
 
 // pending is what a replica's snapshot does not show yet.

@@ -8,5 +8,9 @@
 // and fails unless strict admission held (no error, no preemption, ledgers empty at the end) and token-load beat
 // round-robin in cache hits and in the median time to first token.
 //
+// `make prove-faulty-replica` sends the same traffic to a good engine alone and to a good and a bad one at the same time, and
+// fails if a request fails, if the bad one gets more than a few, if the first tokens come much later, or if an engine that
+// was stopped is not in use again soon after it goes on.
+//
 // `make bench-serve` measures what a streamed token costs `plimsoll serve`, with nginx in the same place in the same run.
 package prove
