@@ -35,7 +35,7 @@ type Replica struct {
 	Capacity     *Capacity `json:"capacity,omitempty"`
 	Load         Load      `json:"load"`
 	Said         Said      `json:"engine_load"`
-	Index        *Index    `json:"index,omitempty"`
+	Index        Index     `json:"index"`
 }
 
 // Capacity is what a replica can hold.
@@ -70,13 +70,22 @@ type Said struct {
 
 // Index is the replica's part of the prefix index.
 type Index struct {
-	Source       string `json:"source"` // events or routed
-	Void         bool   `json:"void"`
-	BlockTokens  int    `json:"block_tokens"`
-	Blocks       int    `json:"blocks"`
-	Orphans      int    `json:"orphans"`
-	Holes        int    `json:"holes"`
-	Speculations int    `json:"speculations"`
+	State string `json:"state"` // none, void, live, replaying, partial or approximate
+	Why   string `json:"why,omitempty"`
+	Void  bool   `json:"void"` // nothing of it counts now
+	// BatchAgeSeconds is how long ago the engine's events came last; absent if none have.
+	BatchAgeSeconds *float64 `json:"batch_age_seconds,omitempty"`
+	// Cached prompt tokens that the index predicted and those that the engine found, over the requests whose engine told,
+	// and how many of the former there are for one of the latter; absent while the engine has found none.
+	PredictedCachedTokens int      `json:"predicted_cached_tokens"`
+	ReportedCachedTokens  int      `json:"reported_cached_tokens"`
+	PredictedToReported   *float64 `json:"predicted_to_reported,omitempty"`
+
+	BlockTokens  int `json:"block_tokens,omitempty"`
+	Blocks       int `json:"blocks"`
+	Orphans      int `json:"orphans"`
+	Holes        int `json:"holes"`
+	Speculations int `json:"speculations"`
 }
 
 // report lays the replicas out, sorted by model and name.
@@ -127,15 +136,28 @@ func lay(now time.Time, ref *replica.Ref) Replica {
 		l := s.Load.Limits
 		r.Capacity = &Capacity{int(l.KVBlocks), int(l.BlockTokens), l.Seats, int(l.SequenceTokens)}
 	}
+	r.Index = layIndex(now, ref, s)
+	return r
+}
+
+func layIndex(now time.Time, ref *replica.Ref, s *replica.Snapshot) Index {
+	feed := ref.Feed()
+	x := Index{
+		State: feed.State.String(), Why: feed.Why, Void: true,
+		PredictedCachedTokens: int(feed.PredictedTokens), ReportedCachedTokens: int(feed.ReportedTokens),
+	}
+	if !feed.LastBatch.IsZero() {
+		age := max(0, now.Sub(feed.LastBatch).Seconds())
+		x.BatchAgeSeconds = &age
+	}
+	if feed.ReportedTokens > 0 {
+		ratio := float64(feed.PredictedTokens) / float64(feed.ReportedTokens)
+		x.PredictedToReported = &ratio
+	}
 	if p := ref.Place(); p != nil {
 		st := p.Index.Stats(p.Slot)
-		r.Index = &Index{
-			Source: "routed", Void: st.Void || !s.State.IndexValid(), BlockTokens: int(p.BlockTokens), Blocks: st.Blocks,
-			Orphans: st.Orphans, Holes: st.Holes, Speculations: st.Speculations,
-		}
-		if ref.Capabilities.KVEvents {
-			r.Index.Source = "events"
-		}
+		x.Void = st.Void || !s.State.IndexValid() || p.Incarnation != s.Incarnation
+		x.BlockTokens, x.Blocks, x.Orphans, x.Holes, x.Speculations = int(p.BlockTokens), st.Blocks, st.Orphans, st.Holes, st.Speculations
 	}
-	return r
+	return x
 }

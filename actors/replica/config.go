@@ -80,7 +80,7 @@ func (c Config) Validate() error {
 	case c.ProbeInterval <= 0 || c.ProbeTimeout <= 0 || c.ProbeFirst <= 0 || c.ProbeCap < c.ProbeFirst:
 		return errors.New("probe times must be positive and the cap no less than the first")
 	case c.FeedSilence <= 0:
-		return errors.New("a feed's silence must be positive")
+		return errors.New("kv-events-silence must be positive")
 	case c.FeedWait < 0 || c.AnnounceWait < 0 || c.FailedProbes < 1:
 		return errors.New("waits must not be negative, and at least one failed probe is needed to call a replica down")
 	case c.HangLeast <= 0 || c.HangBlind < c.HangLeast || c.HangDoubt <= 0 || c.CanaryRetry <= 0 || c.BreaksMax < 1:

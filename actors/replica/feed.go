@@ -108,6 +108,7 @@ func (f *feed) step(c actor.Context, event any) {
 			f.routed.Index.Void(f.routed.Slot)
 		case nowIndex:
 			f.become(e.state)
+			f.deps.Ref.feed.why.Store(&e.why)
 			f.deps.Log.Info("replica index", slog.String("replica", string(f.deps.Ref.ID)),
 				slog.String("state", e.state.String()), slog.String("why", e.why))
 		case feedBegun:
@@ -254,9 +255,10 @@ func (f *feed) arm(c actor.Context) {
 type feedFigures struct {
 	tuned     atomic.Pointer[tune] // what the feed was told last
 	state     atomic.Uint32        // an IndexState
-	base      time.Time            // since when lastBatch counts
-	lastBatch atomic.Int64         // nanoseconds; 0: none has come
-	predicted atomic.Uint64        // cached prompt tokens
+	why       atomic.Pointer[string]
+	base      time.Time     // since when lastBatch counts
+	lastBatch atomic.Int64  // nanoseconds; 0: none has come
+	predicted atomic.Uint64 // cached prompt tokens
 	reported  atomic.Uint64
 }
 
@@ -273,6 +275,7 @@ func (f *feedFigures) last() time.Time {
 // FeedReport says how a replica's feed does.
 type FeedReport struct {
 	State     IndexState
+	Why       string    // it is in this state
 	LastBatch time.Time // when events came last; the zero time if none have
 	// PredictedTokens are the prompt tokens that the index said are cached, ReportedTokens those that the engine found,
 	// over the requests whose engine told.
@@ -282,8 +285,12 @@ type FeedReport struct {
 // Feed returns how the replica's part of the index does.
 func (r *Ref) Feed() FeedReport {
 	f := &r.feed
-	return FeedReport{
+	report := FeedReport{
 		State: IndexState(f.state.Load()), LastBatch: f.last(), //nolint:gosec // a state
 		PredictedTokens: scoring.Tokens(f.predicted.Load()), ReportedTokens: scoring.Tokens(f.reported.Load()), //nolint:gosec // counts
 	}
+	if why := f.why.Load(); why != nil {
+		report.Why = *why
+	}
+	return report
 }

@@ -75,6 +75,14 @@ type (
 	feedTick struct{ last time.Time }
 )
 
+// word is why the subscription has ended.
+func (e feedEnded) word() string {
+	if e.err == nil {
+		return "it ended"
+	}
+	return e.err.Error()
+}
+
 // feedConfig is a feed's patience.
 type feedConfig struct {
 	// Silence is how long after the end of work that changed the cache a feed may say nothing, and how long subscriptions
@@ -253,8 +261,10 @@ func (m *feedMachine) fed(e fed) {
 		if e.moved {
 			m.emit(showFeed{})
 		}
-		m.become(indexState(e.state), "the engine's events say so")
-		m.begin()
+		m.become(indexState(e.state), worth(e.state))
+		if e.state != engine.KVReplaying {
+			m.begin()
+		}
 	}
 	m.rebuilt = m.rebuilt || e.state != engine.KVReplaying
 }
@@ -265,6 +275,18 @@ func (m *feedMachine) convinces(e fed) bool {
 		return m.rebuilt && e.events
 	}
 	return e.state == engine.KVLive || e.events && e.state != engine.KVReplaying
+}
+
+// worth says in words what a feed's word is worth.
+func worth(s engine.KVState) string {
+	switch s {
+	case engine.KVLive:
+		return "every event was seen"
+	case engine.KVReplaying:
+		return "events are missing and asked for again"
+	case engine.KVPartial, engine.NumKVStates:
+	}
+	return "what came before is not known"
 }
 
 func indexState(s engine.KVState) IndexState {
@@ -300,10 +322,10 @@ func (m *feedMachine) ended(now time.Time, e feedEnded) {
 		m.failingSince = &now
 	}
 	if now.Sub(*m.failingSince) >= m.cfg.Silence {
-		m.approximate(lapseFailing, "the engine's events cannot be subscribed to")
+		m.approximate(lapseFailing, "the engine's events cannot be subscribed to: "+e.word())
 		return
 	}
-	m.become(IndexVoid, "the feed has broken")
+	m.become(IndexVoid, "the feed has broken: "+e.word())
 }
 
 // served notes work that must have changed the engine's cache: at least one whole block of a sequence is new. Its last

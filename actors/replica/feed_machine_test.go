@@ -157,8 +157,8 @@ func TestAFeedBeginsVoid(t *testing.T) {
 
 	replaying := newSluice(t, true)
 	replaying.step(lifeOf(1))
-	require.Equal(t, []string{"replaying", "begun"}, replaying.batch(engine.KVReplaying, true))
-	require.Equal(t, []string{"live"}, replaying.batch(engine.KVLive, true))
+	require.Equal(t, []string{"replaying"}, replaying.batch(engine.KVReplaying, true))
+	require.Equal(t, []string{"live", "begun"}, replaying.batch(engine.KVLive, true))
 }
 
 func TestAGapIsReplayed(t *testing.T) {

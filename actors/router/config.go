@@ -98,7 +98,7 @@ func (c Config) Validate() error {
 	case c.ReserveWait <= 0:
 		return errors.New("the wait for a replica's answer must be positive")
 	case c.SpeculationTTL <= 0:
-		return errors.New("the time for which routed prompts count as cached must be positive")
+		return errors.New("speculation-time must be positive")
 	case !(c.Credit.Host >= 0 && c.Credit.Host <= 1 && c.Credit.Disk >= 0 && c.Credit.Disk <= 1):
 		return errors.New("the credit of a cache tier must be between 0 and 1")
 	case c.Queue.RequestsMax < 1 || c.Queue.TokensMax < 1:

@@ -10,6 +10,7 @@ import (
 
 	"plimsoll/actors"
 	"plimsoll/actors/ingress"
+	"plimsoll/actors/replica"
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
 	"plimsoll/tokenizer/simmodel"
@@ -44,6 +45,10 @@ type Config struct {
 	QueueRequests     int           // requests that may wait
 	QueueTokens       int           // prompt tokens that may wait
 	DefaultMaxTokens  int           // tokens that strict admission reserves for an answer without a limit of the client's
+	EventsSilence     time.Duration // how long a replica's cache events may not come after work before they are not relied on
+	SpeculationTime   time.Duration // how long a prompt counts as cached where it was sent, unless the engine says so
+	HostCredit        float64       // part of the prefill that a block cached in a replica's host memory saves
+	DiskCredit        float64       // likewise on disk or in a remote store
 	EarlyHeaders      time.Duration // when a stream's headers go out though no token has come
 	ClientStall       time.Duration // how long a client may take nothing
 	JournalBytes      int           // bytes of one answer kept for a slow client
@@ -66,10 +71,13 @@ func DefaultConfig() Config {
 		QueueRequests:    route.Queue.RequestsMax,
 		QueueTokens:      int(route.Queue.TokensMax),
 		DefaultMaxTokens: int(route.DefaultMaxTokens),
-		EarlyHeaders:     edge.EarlyHeaders,
-		ClientStall:      edge.ClientStall,
-		JournalBytes:     streams.JournalBytes,
-		BodyBytes:        int(edge.BodyBytes), Connections: edge.ConnectionsMax, BodyTimeout: edge.BodyTimeout,
+		EventsSilence:    replica.DefaultConfig("", "").FeedSilence,
+		SpeculationTime:  route.SpeculationTTL,
+		HostCredit:       route.Credit.Host, DiskCredit: route.Credit.Disk,
+		EarlyHeaders: edge.EarlyHeaders,
+		ClientStall:  edge.ClientStall,
+		JournalBytes: streams.JournalBytes,
+		BodyBytes:    int(edge.BodyBytes), Connections: edge.ConnectionsMax, BodyTimeout: edge.BodyTimeout,
 		FirstTokenTimeout: streams.FirstTokenTimeout, TokenTimeout: streams.TokenTimeout,
 		DrainTimeout: 30 * time.Second,
 		LogLevel:     "info",

@@ -47,10 +47,15 @@ func fleet(c Config) []ReplicaSpec {
 }
 
 // openEngines makes an engine for each spec; none of them is connected to. source is the text of simulated ones.
-func openEngines(specs []ReplicaSpec, source sim.TokenSource, getenv func(string) (string, bool)) ([]replicaEngine, error) {
+func openEngines(
+	specs []ReplicaSpec, source sim.TokenSource, getenv func(string) (string, bool), log *slog.Logger,
+) ([]replicaEngine, error) {
+	if err := checkBinds(specs); err != nil {
+		return nil, err
+	}
 	replicas := make([]replicaEngine, 0, len(specs))
 	for i, spec := range specs {
-		e, err := openEngine(spec, uint64(i)+1, source, getenv) //nolint:gosec // an index is not negative
+		e, err := openEngine(spec, uint64(i)+1, source, getenv, log) //nolint:gosec // an index is not negative
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("replica %s: %w", spec.Name, err), closeEngines(replicas))
 		}
@@ -59,12 +64,19 @@ func openEngines(specs []ReplicaSpec, source sim.TokenSource, getenv func(string
 	return replicas, nil
 }
 
-func openEngine(spec ReplicaSpec, seed uint64, source sim.TokenSource, getenv func(string) (string, bool)) (engine.Engine, error) {
+func openEngine(
+	spec ReplicaSpec, seed uint64, source sim.TokenSource, getenv func(string) (string, bool), log *slog.Logger,
+) (engine.Engine, error) {
 	switch spec.Kind {
 	case kindSim:
 		return openSim(spec, seed, source)
 	case vllm.Kind:
-		return vllm.New(vllmConfig(spec, getenv), vllmDeps())
+		config := vllmConfig(spec, getenv)
+		var err error
+		if config.Events, config.Publisher, err = spec.publisher(); err != nil {
+			return nil, err
+		}
+		return vllm.New(config, vllmDeps(log))
 	}
 	config := llamacpp.DefaultConfig()
 	config.URL, config.CapacityTokens, config.Slots = spec.Target, spec.CapacityTokens, spec.Slots

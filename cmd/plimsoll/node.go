@@ -102,7 +102,7 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	if err != nil {
 		return err
 	}
-	replicas, err := openEngines(specs, source, t.getenv)
+	replicas, err := openEngines(specs, source, t.getenv, n.log)
 	if err != nil {
 		return err
 	}
@@ -142,8 +142,9 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 }
 
 // parts are what the actors are told of a replica of a model.
-func (r replicaEngine) parts(model string) actors.Replica {
+func (r replicaEngine) parts(model string, c Config) actors.Replica {
 	config := replica.DefaultConfig(scoring.ReplicaID(r.Name), model)
+	config.FeedSilence = c.EventsSilence
 	if r.Rank != nil { // the ranks of an engine live in one process
 		config.Process = r.address()
 	}
@@ -169,12 +170,12 @@ func (n *node) adder(model string, count int, source sim.TokenSource, getenv fun
 		if err != nil {
 			return &fault.Fault{Kind: fault.BadInput, Param: "replica", Message: err.Error(), Err: err}
 		}
-		opened, err := openEngines(expandRanks(context.Background(), []ReplicaSpec{spec}, getenv, n.log), source, getenv)
+		opened, err := openEngines(expandRanks(context.Background(), []ReplicaSpec{spec}, getenv, n.log), source, getenv, n.log)
 		if err != nil {
 			return &fault.Fault{Kind: fault.BadInput, Param: "replica", Message: err.Error(), Err: err}
 		}
 		for i, r := range opened {
-			if err := n.system.Add(model, r.parts(model)); err != nil {
+			if err := n.system.Add(model, r.parts(model, n.config)); err != nil {
 				return errors.Join(err, closeEngines(opened[i:]))
 			}
 			count++
@@ -273,6 +274,7 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 	}
 	route.Policy, route.Admission, route.QueueTimeout, route.ResumeWait = c.Policy, admission, c.QueueTimeout, c.ResumeWait
 	route.Queue.RequestsMax, route.Queue.TokensMax = c.QueueRequests, scoring.Tokens(c.QueueTokens)
+	route.SpeculationTTL, route.Credit = c.SpeculationTime, router.TierCredit{Host: c.HostCredit, Disk: c.DiskCredit}
 	route.Explain = c.LogLevel == "debug"
 	route.DefaultMaxTokens = scoring.Tokens(c.DefaultMaxTokens)
 	if c.PromptTokens != nil {
@@ -285,7 +287,7 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 	}
 	served := actors.Model{Tokenizer: model, Router: route, Render: render}
 	for _, r := range replicas {
-		served.Replicas = append(served.Replicas, r.parts(name))
+		served.Replicas = append(served.Replicas, r.parts(name, c))
 	}
 	streams := stream.DefaultConfig()
 	streams.JournalBytes = c.JournalBytes

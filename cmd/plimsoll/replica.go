@@ -26,6 +26,9 @@ type ReplicaSpec struct {
 	Model          *string // the engine's own name of the model, where it lists several (vllm)
 	API            *string // the route that token IDs take (vllm)
 	Rank           *int    // data-parallel rank; unset: every rank that the engine has becomes a replica (vllm)
+	Events         *string // "auto", "off" or where rank 0 publishes its cache's events (vllm)
+	EventsBind     *string // or where we listen for rank 0 to connect and publish them (vllm)
+	Replay         *string // where rank 0 publishes them again, with a publisher's address (vllm)
 }
 
 // nameRule keeps names fit for logs, metric labels and headers.
@@ -116,7 +119,8 @@ func (r *ReplicaSpec) parseOptions(options []string) error {
 			return fmt.Errorf("%s: %w", option, err)
 		}
 	}
-	return nil
+	_, _, err := r.publisher()
+	return err
 }
 
 // parseOwn takes the options that only one kind of engine has.
@@ -139,8 +143,14 @@ func (r *ReplicaSpec) parseOwn(key, value string) error {
 			return errors.New("write a whole number, the first rank is 0")
 		}
 		r.Rank = &rank
+	case "events":
+		r.Events = &value
+	case "events-bind":
+		r.EventsBind = &value
+	case "replay":
+		r.Replay = &value
 	default:
-		return errors.New(common + ", and for vllm model, api and rank")
+		return errors.New(common + ", and for vllm model, api, rank, events, events-bind and replay")
 	}
 	return nil
 }
@@ -176,6 +186,14 @@ func (r ReplicaSpec) String() string {
 	}
 	if r.Rank != nil {
 		text += ",rank=" + strconv.Itoa(*r.Rank)
+	}
+	for _, option := range []struct {
+		name  string
+		value *string
+	}{{"events", r.Events}, {"events-bind", r.EventsBind}, {"replay", r.Replay}} {
+		if option.value != nil {
+			text += "," + option.name + "=" + *option.value
+		}
 	}
 	return text
 }

@@ -32,7 +32,8 @@ func (c *Config) settings() []setting {
 	return []setting{
 		text("listen", "serve on `HOST:PORT`", &c.Listen),
 		replicas("replica", "serve with the engine at `KIND=URL`; once for each engine, in the place of the four simulated ones. "+
-			"Options follow it: ,name=NAME ,capacity-tokens=N ,slots=N ,api-key-env=VARIABLE; for vllm also ,model=NAME ,api=ROUTE ,rank=N", &c.Replicas),
+			"Options follow it: ,name=NAME ,capacity-tokens=N ,slots=N ,api-key-env=VARIABLE; for vllm also ,model=NAME ,api=ROUTE ,rank=N "+
+			",events=WHERE ,events-bind=ADDRESS ,replay=ADDRESS", &c.Replicas),
 		optionalText("model", "serve the model as `NAME` (default: what the engines call it)", &c.Model),
 		optionalText("tokenizer", "read the model's tokenizer.json and chat template from `DIR` (default: the embedded model's)", &c.TokenizerDir),
 		choice("render", "turn chats into prompts here or, for models whose engine renders by code, leave all of them to the engine, by `WHO`", &c.Render, renderings()),
@@ -57,6 +58,10 @@ func (c *Config) settings() []setting {
 		count("queue-requests", "let at most `N` requests wait for room", 1, &c.QueueRequests),
 		count("queue-tokens", "let at most `N` prompt tokens wait for room", 1, &c.QueueTokens),
 		count("default-max-tokens", "reserve `N` tokens, in strict admission, for an answer that its client sets no limit", 1, &c.DefaultMaxTokens),
+		duration("kv-events-silence", "stop relying on a replica's cache events, and remember what was sent there instead, if none come for `TIME` after work that changed its cache", &c.EventsSilence),
+		duration("speculation-time", "count a prompt as cached where it was sent for `TIME`, unless the engine says so itself", &c.SpeculationTime),
+		fraction("host-cache-credit", "count a block cached in a replica's host memory as `PART` of its prefill saved, 0 to 1", &c.HostCredit),
+		fraction("disk-cache-credit", "count a block cached on disk or in a remote store as `PART` of its prefill saved, 0 to 1", &c.DiskCredit),
 		duration("early-headers", "send a stream's headers after `TIME` though no token has come", &c.EarlyHeaders),
 		duration("client-stall", "cancel a request whose client takes nothing for `TIME`", &c.ClientStall),
 		count("journal-bytes", "keep at most `N` bytes of an answer for a slow client", 1024, &c.JournalBytes),
@@ -166,6 +171,22 @@ func duration(name, usage string, p *time.Duration) setting {
 			return nil
 		}),
 		encode: func() []string { return []string{p.String()} },
+	}
+}
+
+// fraction is a setting of a number from 0 to 1.
+func fraction(name, usage string, p *float64) setting {
+	return setting{
+		name: name, usage: usage,
+		decode: one(func(text string) error {
+			v, err := strconv.ParseFloat(text, 64)
+			if err != nil || !(v >= 0 && v <= 1) {
+				return fmt.Errorf("cannot be %q: write a number from 0 to 1, e.g. 0.8", text)
+			}
+			*p = v
+			return nil
+		}),
+		encode: func() []string { return []string{strconv.FormatFloat(*p, 'g', -1, 64)} },
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strconv"
 
@@ -28,7 +29,9 @@ func vllmConfig(spec ReplicaSpec, getenv func(string) (string, bool)) vllm.Confi
 	return config
 }
 
-func vllmDeps() vllm.Deps { return vllm.Deps{Dial: new(net.Dialer).DialContext} }
+func vllmDeps(log *slog.Logger) vllm.Deps {
+	return vllm.Deps{Dial: new(net.Dialer).DialContext, Log: log, Entropy: rand.Uint64}
+}
 
 // expandRanks puts a replica for each data-parallel rank in the place of a vLLM server that has several. One that does not
 // answer now is taken for one rank.
@@ -43,7 +46,7 @@ func expandRanks(ctx context.Context, specs []ReplicaSpec, getenv func(string) (
 			continue
 		}
 		go func() {
-			ranks, err := vllm.Ranks(ctx, vllmConfig(spec, getenv), vllmDeps())
+			ranks, err := vllm.Ranks(ctx, vllmConfig(spec, getenv), vllmDeps(log))
 			if err != nil {
 				log.Warn("the engine cannot be asked for its data-parallel ranks: only its first is used; give each a --replica with rank=N to be sure",
 					slog.String("replica", spec.Name), slog.Any("error", err))

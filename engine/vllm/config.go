@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"plimsoll/engine/kvevents"
 	"plimsoll/engine/wire"
 )
 
@@ -41,6 +42,10 @@ type Config struct {
 	CapacityTokens *int
 	BlockTokens    int // tokens a KV block, where the server does not tell
 
+	Events EventsMode
+	// Publisher is where the rank publishes its cache's events, with EventsSet; else nil.
+	Publisher *kvevents.Config
+
 	LingerBound time.Duration // how long an aborted request may still hold its KV: a step, which a long prefill chunk stretches
 }
 
@@ -51,6 +56,7 @@ func DefaultConfig() Config {
 		API:         APICompletions,
 		Slots:       128,
 		BlockTokens: 16,
+		Events:      EventsAsk,
 		LingerBound: 500 * time.Millisecond,
 	}
 }
@@ -66,6 +72,17 @@ func (c Config) Validate() error {
 	}
 	if !slices.Contains(APIs(), string(c.API)) {
 		errs = append(errs, fmt.Errorf("API is %q: want one of %s", c.API, strings.Join(APIs(), ", ")))
+	}
+	switch c.Events {
+	case EventsAsk, EventsOff:
+	case EventsSet:
+		if c.Publisher == nil {
+			errs = append(errs, errors.New("Publisher is missing"))
+			break
+		}
+		errs = append(errs, c.Publisher.Validate())
+	default:
+		errs = append(errs, fmt.Errorf("%s is %q: want auto, set or off", "Events", c.Events))
 	}
 	if c.Rank != nil && *c.Rank < 0 {
 		errs = append(errs, fmt.Errorf("%s is %d: want at least 0", "Rank", *c.Rank))

@@ -97,7 +97,9 @@ func opener(api API) func(tb testing.TB, cfg wire.Config, dial wire.Dial) engine
 		tb.Helper()
 		c := DefaultConfig()
 		c.Config, c.API = cfg, api
-		e, err := New(c, Deps{Dial: dial})
+		d := deps()
+		d.Dial = dial
+		e, err := New(c, d)
 		require.NoError(tb, err)
 		return e
 	}

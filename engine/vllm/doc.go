@@ -39,6 +39,11 @@
 // the blocks of all ranks; the null block is in both, so usable is one less. Without metrics (--disable-log-stats) one
 // sequence of max_model_len is assumed, which every server holds. max_num_seqs is told nowhere: Config.Slots says it.
 //
+// # Events of the cache
+//
+// A subscription asks GET /kv_event_sources where the rank publishes (behind no key; {} or 404: nowhere), or is told by
+// Config.Publisher, and listens with package kvevents. The ports may be others after a restart, so that each subscription asks.
+//
 // # Two lives
 //
 // The evidence is process_start_time_seconds. A server with several API processes does not expose it; then counters that

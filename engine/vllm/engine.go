@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"plimsoll/engine"
 	"plimsoll/engine/wire"
+	"plimsoll/scoring/prefix"
 )
 
 // Kind is the word for this adapter in --replica.
@@ -20,11 +22,15 @@ const Kind = "vllm"
 // Deps is what an Engine needs from outside; all of it is required.
 type Deps struct {
 	Dial wire.Dial // opens a connection to the server
+	Log  *slog.Logger
+	// Entropy returns random bits, for jitter. It is called from many goroutines.
+	Entropy func() uint64
 }
 
 // Engine is one data-parallel rank of a vLLM server.
 type Engine struct {
 	cfg    Config
+	deps   Deps
 	client *wire.Client
 
 	calls    atomic.Int64 // of Generate, running now
@@ -35,7 +41,10 @@ type Engine struct {
 	life life
 }
 
-var _ engine.Engine = (*Engine)(nil)
+var (
+	_ engine.Engine   = (*Engine)(nil)
+	_ engine.KVSource = (*Engine)(nil)
+)
 
 // New checks the configuration. It does not connect.
 func New(cfg Config, deps Deps) (*Engine, error) {
@@ -46,7 +55,10 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vllm: %w", err)
 	}
-	e := &Engine{cfg: cfg, client: client}
+	if deps.Log == nil || deps.Entropy == nil {
+		return nil, errors.New("vllm: Log or Entropy is missing")
+	}
+	e := &Engine{cfg: cfg, deps: deps, client: client}
 	e.generate.Store(cfg.API == APIGenerate)
 	e.pinned.Store(-1)
 	if cfg.Rank != nil {
@@ -65,7 +77,8 @@ func (e *Engine) Capabilities() engine.Capabilities {
 		Logprobs:      true,
 		MinTokens:     true,
 		LogitBias:     true,
-		KVEvents:      false,
+		KVEvents:      e.cfg.Events != EventsOff,
+		KVCopies:      prefix.Counted,
 		Chat:          true,
 	}
 }

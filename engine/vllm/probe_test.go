@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -16,7 +18,9 @@ import (
 	"plimsoll/engine/wire"
 )
 
-func deps() Deps { return Deps{Dial: (&net.Dialer{}).DialContext} }
+func deps() Deps {
+	return Deps{Dial: (&net.Dialer{}).DialContext, Log: slog.New(slog.DiscardHandler), Entropy: rand.Uint64}
+}
 
 // recordedAnswer is a script that answers as recorded.
 func recordedAnswer(tb testing.TB, name string) func(*enginetest.Session) {
@@ -210,7 +214,9 @@ func TestTwoLivesDiffer(t *testing.T) {
 			site := siteOf(t, "metrics-idle")
 			site["/metrics"] = func(s *enginetest.Session) { enginetest.Saying(200, *now.Load())(s) }
 			cfg := configAt(enginetest.Serve(t, func(s *enginetest.Session) { site[s.Request.URL.Path](s) })) // a connection a question
-			e, err := New(cfg, Deps{Dial: refusing(deps().Dial, &now)})
+			d := deps()
+			d.Dial = refusing(d.Dial, &now)
+			e, err := New(cfg, d)
 			require.NoError(t, err)
 			seen := map[string]bool{}
 			for _, text := range c.says {

@@ -2,6 +2,8 @@ package fakeengine_test
 
 import (
 	"context"
+	"log/slog"
+	"math/rand/v2"
 	"net"
 	"testing"
 	"time"
@@ -19,7 +21,7 @@ func (f fake) adapter(t *testing.T, api vllm.API) *vllm.Engine {
 	t.Helper()
 	cfg := vllm.DefaultConfig()
 	cfg.URL, cfg.API = f.web.URL, api
-	e, err := vllm.New(cfg, vllm.Deps{Dial: new(net.Dialer).DialContext})
+	e, err := vllm.New(cfg, vllm.Deps{Dial: new(net.Dialer).DialContext, Log: slog.New(slog.DiscardHandler), Entropy: rand.Uint64})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	return e

@@ -4,6 +4,8 @@ package vllm
 
 import (
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -49,7 +51,7 @@ func openAdapter(t *testing.T, e *engineServer, api vllm.API) *vllm.Engine {
 	t.Helper()
 	cfg := vllm.DefaultConfig()
 	cfg.URL, cfg.API = e.url, api
-	adapter, err := vllm.New(cfg, vllm.Deps{Dial: (&net.Dialer{}).DialContext})
+	adapter, err := vllm.New(cfg, vllm.Deps{Dial: (&net.Dialer{}).DialContext, Log: slog.New(slog.DiscardHandler), Entropy: rand.Uint64})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, adapter.Close()) })
 	return adapter
