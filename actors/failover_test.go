@@ -1,0 +1,254 @@
+package actors
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/actors/ingress"
+	"plimsoll/engine/sim"
+)
+
+// edge serves a fleet's API without a network.
+func (f *fleet) edge(t *testing.T) http.Handler {
+	t.Helper()
+	var ids int
+	var mu sync.Mutex
+	s, err := ingress.New(ingress.DefaultConfig(), ingress.Deps{
+		Front: f.System, Log: slog.New(slog.DiscardHandler), Metrics: f.meter.Handler(), Now: time.Now,
+		NewID: func() string { mu.Lock(); defer mu.Unlock(); ids++; return fmt.Sprintf("id%d", ids) },
+	})
+	require.NoError(t, err)
+	return s
+}
+
+// heard is what a client of the API made of an answer.
+type heard struct {
+	status   int
+	texts    map[int]string
+	finishes map[int]string
+	logprobs map[int][]string // each entry as JSON
+	prompt   int              // usage
+	output   int
+	heads    map[string]bool // id, created, model and fingerprint of the chunks
+	dones    int
+	errors   []string
+}
+
+type choice struct {
+	Index        int             `json:"index"`
+	Text         string          `json:"text"`
+	Delta        message         `json:"delta"`
+	Message      message         `json:"message"`
+	FinishReason *string         `json:"finish_reason"`
+	Logprobs     json.RawMessage `json:"logprobs"`
+}
+
+type message struct {
+	Content *string `json:"content"`
+}
+
+type chunk struct {
+	ID      string `json:"id"`
+	Created int64  `json:"created"`
+	Model   string `json:"model"`
+	Print   string `json:"system_fingerprint"`
+	Choices []choice
+	Usage   *struct {
+		Prompt     int `json:"prompt_tokens"`
+		Completion int `json:"completion_tokens"`
+	}
+	Error *struct{ Message, Type, Code string }
+}
+
+// ask posts a body and takes the answer to its end.
+func ask(edge http.Handler, path, body string, header ...string) heard {
+	req := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	rec := httptest.NewRecorder()
+	edge.ServeHTTP(rec, req)
+	h := heard{
+		status: rec.Code, texts: map[int]string{}, finishes: map[int]string{}, logprobs: map[int][]string{}, heads: map[string]bool{},
+	}
+	if !strings.HasPrefix(rec.Header().Get("Content-Type"), "text/event-stream") {
+		h.take(rec.Body.Bytes())
+		return h
+	}
+	lines := bufio.NewScanner(rec.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		switch {
+		case !ok:
+		case data == "[DONE]":
+			h.dones++
+		default:
+			h.take([]byte(data))
+		}
+	}
+	return h
+}
+
+func (h *heard) take(data []byte) {
+	var c chunk
+	if err := json.Unmarshal(data, &c); err != nil {
+		h.errors = append(h.errors, err.Error())
+		return
+	}
+	if c.Error != nil {
+		h.errors = append(h.errors, c.Error.Message)
+		return
+	}
+	h.heads[fmt.Sprintf("%s %d %s %s", c.ID, c.Created, c.Model, c.Print)] = true
+	for _, ch := range c.Choices {
+		h.texts[ch.Index] += ch.Text
+		for _, m := range []message{ch.Delta, ch.Message} {
+			if m.Content != nil {
+				h.texts[ch.Index] += *m.Content
+			}
+		}
+		if ch.FinishReason != nil {
+			h.finishes[ch.Index] += *ch.FinishReason
+		}
+		var l struct{ Content []json.RawMessage }
+		if json.Unmarshal(ch.Logprobs, &l) == nil {
+			for _, entry := range l.Content {
+				h.logprobs[ch.Index] = append(h.logprobs[ch.Index], string(entry))
+			}
+		}
+	}
+	if c.Usage != nil {
+		h.prompt, h.output = c.Usage.Prompt, c.Usage.Completion
+	}
+}
+
+// same fails unless two answers are equal but for their heads.
+func same(t *testing.T, want, got heard, what string) {
+	t.Helper()
+	require.Empty(t, got.errors, what)
+	require.Len(t, got.heads, 1, "%s: its head changed", what)
+	want.heads, got.heads = nil, nil
+	require.Equal(t, want, got, what)
+}
+
+// question is one request of the test: greedy, so that its answer is known.
+func question(i int) (path, body string) {
+	path = "/v1/chat/completions"
+	form := []string{
+		`"stream":true,"stream_options":{"include_usage":true}`,
+		`"stream":true,"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":2`,
+		`"stream":true,"stream_options":{"include_usage":true},"n":2,"stop":["harbour","the l"]`,
+		`"logprobs":true`,
+		`"stop":[". The"],"min_tokens":40,"n":2`,
+	}[i%5]
+	return path, fmt.Sprintf(
+		`{"model":%q,"messages":[{"role":"user","content":"tell me about harbour number %d"}],"temperature":0,"max_tokens":%d,"ignore_eos":true,%s}`,
+		"plimsoll-sim", i, 60+i%7*40, form)
+}
+
+// TestFailuresGoUnnoticed lets the replicas of a fleet die, hang and come back while clients read greedy answers: each gets
+// what it would have got from a fleet that nothing befell.
+func TestFailuresGoUnnoticed(t *testing.T) {
+	const questions = 60
+	want := make([]heard, questions)
+	synctest.Test(t, func(t *testing.T) {
+		f := startFleet(t, fleetConfig{replicas: 2, profile: sim.DefaultConfig(), speed: 1})
+		edge := f.edge(t)
+		var all sync.WaitGroup
+		for i := range questions {
+			all.Go(func() {
+				path, body := question(i)
+				want[i] = ask(edge, path, body)
+			})
+		}
+		all.Wait()
+		f.quiet(t)
+	})
+	for i := range want {
+		same(t, want[i], want[i], fmt.Sprintf("question %d on a calm fleet", i))
+		require.Equal(t, http.StatusOK, want[i].status)
+		require.NotEmpty(t, want[i].texts[0])
+	}
+	for _, fault := range []string{"kill", "hang", "both"} {
+		t.Run(fault, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := startFleet(t, fleetConfig{replicas: 4, profile: sim.DefaultConfig(), speed: 1})
+				edge := f.edge(t)
+				ended := make(chan struct{})
+				struck := 0
+				go func() {
+					var all sync.WaitGroup
+					for i := range 6 * questions {
+						all.Go(func() {
+							path, body := question(i % questions)
+							same(t, want[i%questions], ask(edge, path, body), fmt.Sprintf("question %d", i))
+						})
+						time.Sleep(75 * time.Millisecond) // virtual
+					}
+					all.Wait()
+					close(ended)
+				}()
+				for over := false; !over; struck++ {
+					e := f.engines[struck%len(f.engines)]
+					kill := fault == "kill" || fault == "both" && struck%2 == 0
+					if kill {
+						e.Kill()
+					} else {
+						e.Pause()
+					}
+					select {
+					case <-ended:
+						over = true
+					case <-time.After(3 * time.Second): // virtual, enough for the one before to serve again
+					}
+					if kill {
+						e.Start()
+					} else {
+						e.Resume()
+					}
+				}
+				f.quiet(t)
+				resumed := f.metric(t, "plimsoll_stream_breaks_total{", `outcome="resumed"`)
+				soon := f.metric(t, "plimsoll_stream_gap_seconds_bucket{", `le="1"`)
+				t.Logf("%d faults, %d answers went on elsewhere, %d of them within a second", struck, resumed, soon)
+				if fault == "kill" {
+					require.Equal(t, resumed, soon)
+				}
+				require.Greater(t, resumed, 40, "too few for the test to mean anything")
+				for _, outcome := range []string{"restarted", "declined", "given_up", "left"} {
+					require.Zero(t, f.metric(t, "plimsoll_stream_breaks_total{", fmt.Sprintf("outcome=%q", outcome)), outcome)
+				}
+			})
+		})
+	}
+}
+
+// metric sums up the series of a counter whose labels contain a text.
+func (f *fleet) metric(t *testing.T, name, label string) int {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	f.meter.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	sum := 0
+	for line := range strings.Lines(rec.Body.String()) {
+		if !strings.HasPrefix(line, name) || !strings.Contains(line, label) {
+			continue
+		}
+		var n int
+		_, err := fmt.Sscan(line[strings.LastIndexByte(strings.TrimSpace(line), ' '):], &n)
+		require.NoError(t, err)
+		sum += n
+	}
+	return sum
+}
