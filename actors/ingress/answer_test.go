@@ -16,6 +16,7 @@ import (
 
 	"plimsoll/actors/fault"
 	"plimsoll/actors/stream"
+	"plimsoll/engine"
 	"plimsoll/engine/openai"
 )
 
@@ -259,4 +260,45 @@ func requireSpelled(t require.TestingT, text string, tokens int, got []openai.To
 		require.Len(t, g.TopLogprobs, 1)
 	}
 	require.Equal(t, text, string(b))
+}
+
+// TestAWholeAnswerThatBeginsAnew has nothing of its first beginning in it.
+func TestAWholeAnswerThatBeginsAnew(t *testing.T) {
+	entry := func(text string) []stream.Entry {
+		return []stream.Entry{{ID: 'x', Text: text, Logprob: &engine.Logprob{Logprob: -1}}}
+	}
+	e := newEdge(t, testConfig(), newFront(func(_ *stream.Request, resp *stream.Response) {
+		resp.Append(0, entry("lost"), stream.Usage{PromptTokens: 3, CompletionTokens: 1})
+		resp.Append(1, entry("x"), stream.Usage{PromptTokens: 3, CompletionTokens: 2})
+		resp.Restart(0, stream.Usage{PromptTokens: 3, CompletionTokens: 1})
+		resp.Append(0, entry("y"), stream.Usage{PromptTokens: 3, CompletionTokens: 2})
+		for leg := range 2 {
+			resp.Finish(leg, stream.Finish{CompletionTokens: 1}, stream.Usage{PromptTokens: 3, CompletionTokens: 2})
+		}
+		resp.End(nil)
+	}))
+	for _, path := range []string{pathChat, pathCompletions} {
+		member := `"n":2,"logprobs":true`
+		if path == pathCompletions {
+			member = `"n":2,"logprobs":0`
+		}
+		rec := e.do("POST", path, withMember(path, member))
+		require.Equal(t, 200, rec.Code, rec.Body)
+		require.NotContains(t, rec.Body.String(), "lost")
+		var answer struct {
+			Choices []struct {
+				Index    int
+				Logprobs struct {
+					Content []any
+					Tokens  []any
+				}
+			}
+			Usage openai.Usage
+		}
+		require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &answer))
+		require.Equal(t, 2, answer.Usage.CompletionTokens)
+		for _, c := range answer.Choices {
+			require.Equal(t, 1, len(c.Logprobs.Content)+len(c.Logprobs.Tokens), "one entry a token")
+		}
+	}
 }

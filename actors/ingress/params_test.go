@@ -366,3 +366,20 @@ func TestResumeHeader(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAnEnginesFailureMayDo is told to the stream: what the client wants, and whether it has been sent anything.
+func TestWhatAnEnginesFailureMayDo(t *testing.T) {
+	for word, want := range map[string]stream.Resume{
+		"exact": stream.ResumeExact, "EXACT": stream.ResumeExact, "best": stream.ResumeBest, "": stream.ResumeBest, "off": stream.ResumeOff,
+	} {
+		for member, whole := range map[string]bool{"": true, `"stream":false`: true, `"stream":true`: false} {
+			for _, path := range []string{pathChat, pathCompletions} {
+				e := newEdge(t, testConfig(), newFront(says("x")))
+				e.do("POST", path, withMember(path, member), headerResume, word)
+				req := e.front.submitted()[0]
+				require.Equal(t, want, req.Resume, word)
+				require.Equal(t, whole, req.Whole, member)
+			}
+		}
+	}
+}

@@ -410,3 +410,27 @@ func FuzzJoint(f *testing.F) {
 		require.Equal(t, wantUsage, usage)
 	})
 }
+
+// TestCachedTokensOfABrokenAnswer are those of the first attempt that gave a token, if it said so.
+func TestCachedTokensOfABrokenAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		first  frame
+		want   Usage
+		second int
+	}{
+		{"it said so", text(1, "x").cached(2), Usage{PromptTokens: 3, CompletionTokens: 2, CachedTokens: 2, CachedKnown: true}, 5},
+		{"it did not", text(1, "x"), Usage{PromptTokens: 3, CompletionTokens: 2}, 5},
+		{"it gave no token", tokens(1).cached(2), Usage{PromptTokens: 3, CompletionTokens: 1, CachedTokens: 5, CachedKnown: true}, 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, DefaultConfig(), &Request{})
+			r.run(9, "a")
+			r.do(c.first)
+			r.do(attemptEnded{1, failure(engine.Broken)})
+			r.run(9, "b")
+			r.do(text(2, "y").cached(c.second).finish(engine.FinishStop))
+			require.Equal(t, c.want, r.m.usage())
+		})
+	}
+}

@@ -147,3 +147,30 @@ func TestAlarm(t *testing.T) {
 		require.Equal(t, 5*time.Second, ring(), "what is due rings at once")
 	})
 }
+
+// TestALegThatBeginsAnew: the reader hears of it once, before anything of the new beginning, whether it had read or not.
+func TestALegThatBeginsAnew(t *testing.T) {
+	for _, reads := range []bool{true, false} {
+		r := NewResponse(2, func() {})
+		r.Append(0, entry("old"), Usage{CompletionTokens: 1})
+		if reads {
+			_, err := r.Next(t.Context())
+			require.NoError(t, err)
+		}
+		r.Restart(0, Usage{})
+		require.Zero(t, r.Usage().CompletionTokens)
+		unread := r.Append(0, entry("new"), Usage{CompletionTokens: 1})
+		require.Equal(t, entryBytes(&Entry{Text: "new"}), unread)
+		d, err := r.Next(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, Delta{Leg: 0, Restarted: true, Entries: entry("new")}, d)
+		r.Append(0, entry("more"), Usage{CompletionTokens: 2})
+		d, err = r.Next(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, Delta{Leg: 0, Entries: entry("more")}, d)
+		r.Restart(0, Usage{})
+		d, err = r.Next(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, Delta{Leg: 0, Restarted: true}, d)
+	}
+}
