@@ -2,6 +2,7 @@ package actors
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -72,8 +73,8 @@ type chunk struct {
 }
 
 // ask posts a body and takes the answer to its end.
-func ask(edge http.Handler, path, body string, header ...string) heard {
-	req := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+func ask(ctx context.Context, edge http.Handler, path, body string, header ...string) heard {
+	req := httptest.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(body))
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
@@ -170,7 +171,7 @@ func TestFailuresGoUnnoticed(t *testing.T) {
 		for i := range questions {
 			all.Go(func() {
 				path, body := question(i)
-				want[i] = ask(edge, path, body)
+				want[i] = ask(t.Context(), edge, path, body)
 			})
 		}
 		all.Wait()
@@ -193,7 +194,7 @@ func TestFailuresGoUnnoticed(t *testing.T) {
 					for i := range 6 * questions {
 						all.Go(func() {
 							path, body := question(i % questions)
-							same(t, want[i%questions], ask(edge, path, body), fmt.Sprintf("question %d", i))
+							same(t, want[i%questions], ask(t.Context(), edge, path, body), fmt.Sprintf("question %d", i))
 						})
 						time.Sleep(75 * time.Millisecond) // virtual
 					}
@@ -239,7 +240,7 @@ func TestFailuresGoUnnoticed(t *testing.T) {
 func (f *fleet) metric(t *testing.T, name, label string) int {
 	t.Helper()
 	rec := httptest.NewRecorder()
-	f.meter.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	f.meter.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 	sum := 0
 	for line := range strings.Lines(rec.Body.String()) {
 		if !strings.HasPrefix(line, name) || !strings.Contains(line, label) {

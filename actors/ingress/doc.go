@@ -43,7 +43,9 @@
 //	in   Authorization: Bearer KEY, x-api-key: KEY     either
 //	in   X-Request-Id       1-128 of [A-Za-z0-9-_.:/+=@], else a new one is made; it stands in the log, not in the answer's id
 //	in   X-Session-Id       whose turn it is; beats prompt_cache_key
-//	in   X-Plimsoll-Resume  exact, best or off, else a 400; no effect yet: a broken answer goes on nowhere else
+//	in   X-Plimsoll-Resume  what may become of an answer whose engine fails after its first token: best (the default) has
+//	                        another one go on; exact only if that changes nothing, off never, else it ends with an error
+//	                        event. A whole (not streamed) answer begins anew instead. Another word is a 400
 //	out  X-Request-Id       on every answer
 //	out  X-Plimsoll-Replica replicas that work on the answer, joined by commas
 //	out  Openai-Processing-Ms

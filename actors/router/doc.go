@@ -18,6 +18,11 @@
 // does not fit lets others pass, and waits at most Config.QueueTimeout. A pump only decides for those that may need no more
 // than some replica has free; once a second all are decided anew.
 //
+// Legs of a request that has begun (stream.Submit.Begun) come back after their engine failed, with prompt and journal as their
+// prompt. They go to the head of the queue, the cheapest of those that broke off together first, are never refused for want of
+// room or of a serving replica, and wait at most Config.ResumeWait since they broke off. Each is placed as soon as it can be,
+// whatever the others do. What one replica prefills of them at a time is bounded by Config.ResumePrefillTokens.
+//
 // A raw prompt (stream.Prompt.Raw) is one that the engine renders: it counts with its estimate, has no keys, so that it
 // neither finds nor leaves anything in the index, and only engines that render chats are eligible.
 //

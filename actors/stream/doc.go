@@ -15,6 +15,25 @@
 // A raw prompt is a chat that the engine renders. Its answer is relayed: text, stops, ends and what is said beside text are the
 // engine's, only max_tokens, the seed, the salt and what is reserved are ours; nothing is learned from its estimated length.
 //
+// # When an engine fails
+//
+// A leg whose attempt fails is submitted again, as long as its limits and its client allow it ([Config], [Request]):
+//
+//	nothing produced    it is routed anew, as if it had not begun; sheds take from the model's [Budget] of retries
+//	something produced  prompt and journal are the prompt of the next attempt, which is asked for the rest: max_tokens and
+//	                    min_tokens less what there is. The leg's detokenizer, stop strings, limit and usage go on over
+//	                    the joint, because they are the leg's and no attempt's.
+//	 ... of which the client was sent nothing, and that cannot go on: the journal is dropped, and it begins anew
+//
+// What ends an answer (an end token, a stop, max_tokens) is found in the journal at once, so an answer that is over needs no
+// further attempt, whatever its engine says or leaves out. How near the continuation comes to what would have been is the
+// leg's [Class]. A failed life of an engine is not tried again by the same leg; all that share its process fall with it. Two
+// attempts in a row that took a journal and added nothing to it end the request: it may be what breaks the engines. Those
+// that would not even take it do not count.
+//
+// An answer's journal has all its IDs. Where an engine did not tell some (llama.cpp, inside a character), their text is
+// encoded for the next attempt, and the answer is not exact any more.
+//
 // # Who owns what
 //
 //   - machine state: the call's goroutine. It is pure: events and time go in, effects come out.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -349,7 +350,9 @@ func TestWordsOfDeclined(t *testing.T) {
 		resume Resume
 		words  string
 	}{
-		{Exact, ResumeOff, "wants no continuation"}, {Inexact, ResumeExact, "would not be exact"}, {RestartOnly, ResumeBest, "without token IDs"},
+		{Exact, ResumeOff, "wants no continuation"},
+		{Inexact, ResumeExact, "would not be exact"},
+		{RestartOnly, ResumeBest, "without token IDs"},
 		{RestartOnly, ResumeExact, "without token IDs"},
 	} {
 		f := declined(failure(engine.Broken), c.class, c.resume)
@@ -369,7 +372,9 @@ func FuzzJoint(f *testing.F) {
 		if len(answer) > 200 || len(stop) > 20 || int(at) > len(answer) {
 			t.Skip("long enough")
 		}
-		run := func(cut *int) (body string, words []string, u Usage) {
+		run := func(cut *int) (string, []string, Usage) {
+			var body strings.Builder
+			var words []string
 			req := Request{Stop: []string{stop}, MinTokens: int(least % 8), IncludeStop: include, StopTokenIDs: []uint32{'z'}}
 			r := newRig(t, DefaultConfig(), &req)
 			r.run(1+int(most), "a")
@@ -379,10 +384,10 @@ func FuzzJoint(f *testing.F) {
 					switch e := e.(type) {
 					case *appendLeg:
 						for _, entry := range e.entries {
-							body += entry.Text
+							body.WriteString(entry.Text)
 						}
 					case finishLeg:
-						body += e.finish.Text
+						body.WriteString(e.finish.Text)
 						words = append(words, word(e))
 					case endResponse:
 						words = append(words, word(e))
@@ -400,7 +405,7 @@ func FuzzJoint(f *testing.F) {
 				}
 			}
 			take(tokens(id).finish(engine.FinishStop))
-			return body, words, r.m.usage()
+			return body.String(), words, r.m.usage()
 		}
 		joint := int(at)
 		body, words, usage := run(&joint)

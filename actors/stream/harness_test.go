@@ -5,7 +5,6 @@ import (
 	"hash/fnv"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/stretchr/testify/require"
 
@@ -282,5 +281,3 @@ func (o *told) logprobs(leg int) []float64 {
 	}
 	return out
 }
-
-func (o *told) words() string { return strings.Join(o.finishes, ", ") }

@@ -24,14 +24,15 @@ const (
 type Class uint8
 
 const (
-	// Exact: greedy decoding. The next token is a function of the tokens before it, whoever generated them.
+	// Exact is greedy decoding: the next token is a function of the tokens before it, whoever generated them.
 	Exact Class = iota
-	// SameDistribution: unseeded sampling. What follows is as good a draw as what would have followed.
+	// SameDistribution is unseeded sampling: what follows is as good a draw as what would have followed.
 	SameDistribution
-	// Inexact: presence or frequency penalties, which count generated tokens only and so forget those that went into the
+	// Inexact are presence or frequency penalties, which count generated tokens only and so forget those that went into the
 	// prompt; a seed with sampling, whose draws begin anew; IDs that the engine did not tell and that are made from text.
 	Inexact
-	// RestartOnly: there are no token IDs to go on from (a chat that the engine rendered, an answer bound to a grammar).
+	// RestartOnly is where there are no token IDs to go on from: a chat that the engine rendered, which is also the only kind
+	// that may be bound to a grammar, and engines that give text alone.
 	RestartOnly
 
 	NumClasses

@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -189,17 +190,18 @@ func checkUnbroken(t tester, s *story, got *told, what string) {
 			}
 		}
 		r.run(limit, "a")
-		text, finish := "", ""
+		var text strings.Builder
+		finish := ""
 		take := func(f frame) {
 			f.at = r.now
 			for _, e := range r.m.read(f) {
 				switch e := e.(type) {
 				case *appendLeg:
 					for _, entry := range e.entries {
-						text += entry.Text
+						text.WriteString(entry.Text)
 					}
 				case finishLeg:
-					text += e.finish.Text
+					text.WriteString(e.finish.Text)
 					finish = finishWord(e.finish)
 				}
 			}
@@ -212,7 +214,7 @@ func checkUnbroken(t tester, s *story, got *told, what string) {
 			continue
 		}
 		require.Equal(t, finish, got.finishes[l], what)
-		require.Equal(t, text, got.text[l], what)
+		require.Equal(t, text.String(), got.text[l], what)
 	}
 }
 
