@@ -33,6 +33,7 @@ type simConfig struct {
 	ColdStart      time.Duration // until then connections are refused
 	ContextTokens  *int
 	CapacityTokens *int
+	HostTokens     *int // nil: what is evicted is lost
 	Slots          *int
 	Generate       string // "on" or "off"
 	Events         simEvents
@@ -63,6 +64,7 @@ func (c *simConfig) settings() []setting {
 		duration("cold-start", "`TIME` until the engines listen; connections are refused before, as by a server that loads its model", &c.ColdStart),
 		tokens("context", "longest prompt plus answer, `N` tokens (default: the profile's)", &c.ContextTokens),
 		tokens("capacity-tokens", "`N` tokens of KV cache (default: the profile's)", &c.CapacityTokens),
+		tokens("host-tokens", "`N` tokens of host memory, where what leaves the KV cache is kept (default: none)", &c.HostTokens),
 		tokens("slots", "`N` requests run at once (default: the profile's)", &c.Slots),
 		choice("generate", "`WORD`: whether /inference/v1/generate answers, or 403 as a vLLM without --enable-scale-out", &c.Generate, []string{"on", "off"}),
 	}, c.Events.settings(), []setting{
@@ -147,6 +149,9 @@ func (c simConfig) engine(number int) (fakeengine.Config, error) {
 	}
 	if c.ContextTokens != nil {
 		profile.ContextTokens = *c.ContextTokens
+	}
+	if c.HostTokens != nil {
+		profile.HostBlocks = *c.HostTokens / profile.BlockTokens
 	}
 	profile.Model = fallbackName(Config{TokenizerDir: c.TokenizerDir})
 	if c.Model != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,7 +66,7 @@ func TestSimReplicasAndColdStart(t *testing.T) {
 // Each replica publishes its events on ports of its own; a subscriber hears what a request stores.
 func TestSimPublishesCacheEvents(t *testing.T) {
 	ports := freePorts(t, 4)
-	s := launch(t, "sim", "--listen", "127.0.0.1:0", "--replicas", "2", "--kv-events", "array", "--kv-events-port", ports[0], "--kv-events-topic", "kv@a")
+	s := launch(t, "sim", "--replicas", "2", "--kv-events", "array", "--kv-events-port", ports[0], "--kv-events-topic", "kv@a")
 	s.awaitLog(t, `"kv_events":"tcp://127.0.0.1:`+ports[2]) // the second one's; s.url is the first's
 	sub := zmq4.NewSub(t.Context())
 	defer sub.Close() //nolint:errcheck // only read from
@@ -96,8 +97,26 @@ func TestSimPublishesCacheEvents(t *testing.T) {
 	require.Zero(t, s.exit(t))
 }
 
+// What leaves a cache of 10 blocks comes back from the host.
+func TestSimKeepsEvictedBlocksOnTheHost(t *testing.T) {
+	for _, host := range [][]string{nil, {"--host-tokens", "1600"}} {
+		s := launch(t, "sim", append([]string{"--profile", "tiny", "--capacity-tokens", "160"}, host...)...)
+		var body string
+		for _, first := range []int{1, 500, 1} {
+			ids := make([]string, 120)
+			for i := range ids {
+				ids[i] = strconv.Itoa(first + i)
+			}
+			var status int
+			status, body = s.status(t, "POST", "/v1/completions", `{"max_tokens":1,"prompt":[`+strings.Join(ids, ",")+`]}`)
+			require.Equal(t, 200, status, body)
+		}
+		require.Equal(t, host != nil, strings.Contains(body, `"cached_tokens":112`), body)
+	}
+}
+
 func TestSimWithoutCacheEvents(t *testing.T) {
-	s := launch(t, "sim", "--listen", "127.0.0.1:0", "--kv-events", "off")
+	s := launch(t, "sim", "--kv-events", "off")
 	status, body := s.status(t, "GET", "/kv_event_sources", "")
 	require.Equal(t, 200, status)
 	require.Equal(t, "{}", body)

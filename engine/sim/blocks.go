@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -18,15 +17,20 @@ type namespace struct {
 	lora, salt string
 }
 
-// block is one physical block. While it is cached it also knows what it holds, for snapshots.
+// identity says which block of which sequence it is.
+type identity struct {
+	hasParent bool
+	depth     int32 // place in its sequence, 0 first
+	hash      uint64
+	parent    uint64
+	space     namespace
+}
+
+// block is one physical block. While it is cached it also knows what it holds.
 type block struct {
+	identity
 	refs        int32
 	cached      bool
-	hasParent   bool
-	depth       int32 // place in its sequence, 0 first
-	hash        uint64
-	parent      uint64
-	space       namespace
 	prev, next  int32 // free queue
 	prior, foll int32 // copies of the same hash, oldest first
 }
@@ -48,6 +52,7 @@ type pool struct {
 	head, tail  int32
 	free        int
 	cached      int
+	host        hostTier
 	seed        uint64
 	scratch     []byte
 	events      []prefix.Event // what has happened since they were last taken
@@ -59,6 +64,7 @@ func newPool(cfg Config, seed uint64) *pool {
 		blocks:      make([]block, cfg.KVBlocks),
 		tokens:      make([]uint32, cfg.KVBlocks*cfg.BlockTokens),
 		byHash:      make(map[uint64]copies),
+		host:        newHostTier(cfg.HostBlocks),
 		seed:        seed,
 		scratch:     make([]byte, 8+4*cfg.BlockTokens),
 	}
@@ -121,16 +127,18 @@ func (p *pool) hold(hits []uint64, held []int32) []int32 {
 	return held
 }
 
-// take appends n blocks from the head of the free queue to held; what they held is evicted. The caller has looked at
-// free.
+// take appends n blocks from the head of the free queue to held; what they held is evicted, to the host if it has a tier.
+// The caller has looked at free.
 func (p *pool) take(n int, held []int32) []int32 {
 	var removed []uint64
+	var moved []prefix.Event
 	for range n {
 		id := p.head
 		p.unqueue(id)
 		if p.blocks[id].cached {
 			removed = append(removed, p.blocks[id].hash)
 			p.evict(id)
+			moved = p.offload(id, moved)
 		}
 		p.blocks[id].refs = 1
 		held = append(held, id)
@@ -138,6 +146,7 @@ func (p *pool) take(n int, held []int32) []int32 {
 	if len(removed) > 0 {
 		p.events = append(p.events, prefix.Event{Kind: prefix.Removed, Hashes: removed})
 	}
+	p.events = append(p.events, moved...)
 	return held
 }
 
@@ -179,7 +188,8 @@ func (p *pool) store(s *sequence, from, to int) {
 	p.events = append(p.events, event)
 }
 
-// clear forgets all content. It reports false and does nothing while a block is held.
+// clear forgets all content of the device, as vLLM's resets do, not the host's. It reports false and does nothing while a
+// block is held.
 func (p *pool) clear() bool {
 	if p.free != len(p.blocks)-1 {
 		return false
@@ -192,31 +202,6 @@ func (p *pool) clear() bool {
 	p.cached = 0
 	p.events = append(p.events, prefix.Event{Kind: prefix.Cleared})
 	return true
-}
-
-// snapshot describes all cached blocks as stores, parents before children, each copy once.
-func (p *pool) snapshot() []prefix.Event {
-	ids := make([]int32, 0, p.cached)
-	for i := range p.blocks {
-		if p.blocks[i].cached {
-			ids = append(ids, int32(i))
-		}
-	}
-	slices.SortStableFunc(ids, func(a, b int32) int { return cmp.Compare(p.blocks[a].depth, p.blocks[b].depth) })
-	events := make([]prefix.Event, 0, len(ids))
-	for _, id := range ids {
-		b := p.blocks[id]
-		e := prefix.Event{
-			Kind: prefix.Stored, Hashes: []uint64{b.hash}, Tokens: slices.Clone(p.content(id)),
-			BlockTokens: p.blockTokens, LoRA: b.space.lora, Salt: b.space.salt,
-		}
-		if b.hasParent {
-			parent := b.parent
-			e.Parent = &parent
-		}
-		events = append(events, e)
-	}
-	return events
 }
 
 func (p *pool) used() int { return len(p.blocks) - 1 - p.free }

@@ -12,6 +12,7 @@ type Config struct {
 	Adapters       []string // LoRA adapters that are loaded
 	BlockTokens    int      // tokens a KV block
 	KVBlocks       int      // blocks of the pool; one of them is the null block and not usable
+	HostBlocks     int      // blocks of host memory that evicted ones move to; 0: they are lost
 	Seats          int      // sequences in a batch
 	BatchTokens    int      // token budget of a forward pass
 	ContextTokens  int      // longest prompt plus answer that the model allows
@@ -94,6 +95,7 @@ func (c Config) Validate() error {
 	}
 	least("BlockTokens", c.BlockTokens, 1)
 	least("KVBlocks", c.KVBlocks, 2)
+	least("HostBlocks", c.HostBlocks, 0)
 	least("Seats", c.Seats, 1)
 	least("BatchTokens", c.BatchTokens, c.Seats) // every running sequence gets its token in every pass
 	least("ContextTokens", c.ContextTokens, 2)

@@ -29,6 +29,10 @@
 // the block that is computed again becomes a second copy of its hash. Freed blocks that are cached join the tail of the
 // free queue, those of one sequence tail first, the others its head. Taking a block from the head evicts its content:
 // first go blocks without content, then the least recently used, the end of a sequence before its start.
+// With HostBlocks evicted content moves to the host's memory, unless another copy is on the device; the least recently used
+// goes when there is no room. What follows the hits on the device and is on the host is loaded back before the pass, into
+// blocks of its own, counts as cached and stays on the host too. A reset empties the device only. The events of the host tier
+// have hashes only, and follow those of the device.
 // The last sampled token is never computed: after p prompt and o output tokens floor((p+o-1)/BlockTokens) blocks stay.
 //
 // # Time of a pass
@@ -39,7 +43,8 @@
 //	weights   = WeightBytes / BytesPerSecond                    read once a pass, whatever the batch
 //	attention = Σ (n_i·c_i + n_i²/2) · PairFLOPs / FLOPS        causal pairs of query and key, n_i > 1 only
 //	kv        = Σ c_i · KVBytes / BytesPerSecond                cache read by decoding sequences, n_i = 1 only
-//	t         = Overhead + max(linear, weights) + attention + kv
+//	load      = L · KVBytes / HostBytesPerSecond                L tokens that come back from the host
+//	t         = Overhead + max(linear, weights) + attention + kv + load
 //
 // # Answers
 //

@@ -61,6 +61,9 @@ func (p *pool) audit(refs []int32) error {
 			cached++
 		}
 	}
+	if kept := p.host.used.Len(); kept != len(p.host.byHash) || kept > p.host.max {
+		return fmt.Errorf("the host keeps %d blocks of %d, counted %d", kept, p.host.max, len(p.host.byHash))
+	}
 	if free != p.free || p.used()+p.free != len(p.blocks)-1 {
 		return fmt.Errorf("%d blocks are free, counted %d", p.free, free)
 	}

@@ -80,7 +80,8 @@ func (w *world) alone(t *rapid.T) {
 	w.index.apply(w.kv)
 	w.kv = nil
 	s := w.submission(t)
-	want := w.index.predict(s.PromptTokens, s.LoRA, s.Salt)
+	w.index.compare(t, w.m.Snapshot())
+	want, loaded := w.index.predict(s.PromptTokens, s.LoRA, s.Salt)
 	w.asked[s.ID] = s
 	w.step(s)
 	w.drain()
@@ -90,6 +91,9 @@ func (w *world) alone(t *rapid.T) {
 		w.hit["alone"]++
 		if want > 0 {
 			w.hit["alone with a hit"]++
+		}
+		if loaded > 0 {
+			w.hit["loaded from the host"]++
 		}
 	}
 }
@@ -111,6 +115,7 @@ func (w *world) check(t *rapid.T) {
 	w.index.apply(w.kv)
 	w.kv = nil
 	require.False(t, w.index.negative(), "removed more often than stored")
+	require.LessOrEqual(t, w.index.onHost(), w.cfg.HostBlocks)
 	status := w.m.Status()
 	require.LessOrEqual(t, status.Running, w.cfg.Seats)
 	held := 0
@@ -158,6 +163,7 @@ func TestMachineAgainstOracles(t *testing.T) {
 	hit := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{cfg: smallConfig(), source: sim.HashSource{Vocab: 6, EOSID: 0, EndPerMille: 50}, hit: hit}
+		w.cfg.HostBlocks = rapid.SampledFrom([]int{0, 3, 12, 40}).Draw(t, "host blocks")
 		m, err := sim.New(w.cfg, sim.Deps{Source: w.source})
 		require.NoError(t, err)
 		w.driver = &driver{m: m, seen: map[string]*outcome{}}
@@ -189,7 +195,7 @@ func TestMachineAgainstOracles(t *testing.T) {
 		w.settle(t)
 	})
 	t.Log(hit)
-	for _, what := range []string{"finished", "unfinished", "preempted", "alone", "alone with a hit", "client", "shed"} {
+	for _, what := range []string{"finished", "unfinished", "preempted", "alone", "alone with a hit", "client", "shed", "loaded from the host"} {
 		require.Positive(t, hit[what], "%s never happened", what)
 	}
 }

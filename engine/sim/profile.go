@@ -14,11 +14,13 @@ type Timing struct {
 	WeightBytes    float64       // read from device memory once a pass
 	KVBytes        float64       // cache a token: 2 x layers x KV heads x head size x bytes
 	BytesPerSecond float64       // memory bandwidth the device reaches in practice
+	// HostBytesPerSecond is the rate at which blocks come back from the host's memory.
+	HostBytesPerSecond float64
 }
 
 // h100x8B: Llama-3-8B's shape (8.03e9 parameters, 32 layers, hidden 4096, 8 KV heads of 128, 16 bit). The rates are
 // what serving reaches of the data sheet: 320 of 989 TFLOPS, which is 20,000 prompt tokens a second, and 80 % of
-// 3.35 TB/s, which reads the weights in 6 ms.
+// 3.35 TB/s, which reads the weights in 6 ms. Of PCIe 5's 64 GB/s the same part comes through.
 func h100x8B() Timing {
 	return Timing{
 		Overhead:       1500 * time.Microsecond,
@@ -28,6 +30,8 @@ func h100x8B() Timing {
 		WeightBytes:    16.06e9,
 		KVBytes:        2 * 32 * 8 * 128 * 2,
 		BytesPerSecond: 0.8 * 3.35e12,
+
+		HostBytesPerSecond: 0.8 * 64e9,
 	}
 }
 
@@ -38,6 +42,7 @@ func a10x8B() Timing {
 	t.Overhead = 2 * time.Millisecond // a slower host feeds it
 	t.FLOPS = 0.32 * 125e12
 	t.BytesPerSecond = 0.8 * 600e9
+	t.HostBytesPerSecond = 0.8 * 32e9 // PCIe 4
 	return t
 }
 
@@ -56,8 +61,8 @@ func (t Timing) validate() error {
 	if t.Overhead < 0 || t.TokenFLOPs < 0 || t.PairFLOPs < 0 || t.WeightBytes < 0 || t.KVBytes < 0 {
 		return errors.New("sim: a constant of Timing is negative")
 	}
-	if t.FLOPS <= 0 || t.BytesPerSecond <= 0 {
-		return errors.New("sim: FLOPS and BytesPerSecond must be above 0")
+	if t.FLOPS <= 0 || t.BytesPerSecond <= 0 || t.HostBytesPerSecond <= 0 {
+		return errors.New("sim: FLOPS, BytesPerSecond and HostBytesPerSecond must be above 0")
 	}
 	if t.Overhead == 0 && t.WeightBytes == 0 {
 		return errors.New("sim: a pass would take no time")
@@ -70,6 +75,7 @@ type batch struct {
 	tokens   int     // all tokens computed
 	pairs    float64 // query-key pairs of prefills
 	kvTokens int     // cached tokens read by decoding sequences
+	loaded   int     // tokens whose cache comes back from the host
 }
 
 func (b *batch) add(computed, tokens int) {
@@ -97,6 +103,7 @@ func (t Timing) duration(b batch) time.Duration {
 	weights := t.WeightBytes / t.BytesPerSecond
 	attention := b.pairs * t.PairFLOPs / t.FLOPS
 	kv := float64(b.kvTokens) * t.KVBytes / t.BytesPerSecond
-	seconds := max(linear, weights) + attention + kv
+	load := float64(b.loaded) * t.KVBytes / t.HostBytesPerSecond
+	seconds := max(linear, weights) + attention + kv + load
 	return t.Overhead + time.Duration(seconds*float64(time.Second))
 }

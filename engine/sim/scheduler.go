@@ -79,11 +79,7 @@ func (m *Machine) continueRunning(b *batch) {
 func (m *Machine) admit(b *batch) {
 	for len(m.waiting) > 0 && len(m.running) < m.cfg.Seats && b.tokens < m.cfg.BatchTokens {
 		s := m.waiting[0]
-		var hits []uint64
-		if !s.request.SkipCacheRead {
-			most := (len(s.ids) - 1) / m.cfg.BlockTokens
-			hits = s.hashes[:m.pool.hits(s.hashes[:most])]
-		}
+		hits, loads := m.cached(s)
 		// The hits that nobody holds leave the free queue too.
 		if m.blocksFor(len(s.ids))-len(hits)+m.pool.idle(hits) > m.pool.free {
 			return
@@ -92,13 +88,27 @@ func (m *Machine) admit(b *batch) {
 		m.waiting = m.waiting[1:]
 		m.running = append(m.running, s)
 		s.blocks = m.pool.hold(hits, s.blocks)
-		s.stored = len(hits)
-		s.computed = len(hits) * m.cfg.BlockTokens
+		if loads > 0 {
+			m.pool.load(s, loads)
+			b.loaded += loads * m.cfg.BlockTokens
+		}
+		s.stored = len(hits) + loads
+		s.computed = s.stored * m.cfg.BlockTokens
 		if !s.admitted {
 			s.admitted, s.cached = true, s.computed
 		}
 		m.schedule(s, min(len(s.ids)-s.computed, m.cfg.BatchTokens-b.tokens), b)
 	}
+}
+
+// cached looks up which leading blocks of a sequence the device has, and how many after these the host has.
+func (m *Machine) cached(s *sequence) (hits []uint64, loads int) {
+	if s.request.SkipCacheRead {
+		return nil, 0
+	}
+	most := (len(s.ids) - 1) / m.cfg.BlockTokens
+	hits = s.hashes[:m.pool.hits(s.hashes[:most])]
+	return hits, m.pool.host.hits(s.hashes[len(hits):most])
 }
 
 func (m *Machine) fits(s *sequence, n int) bool {

@@ -10,6 +10,7 @@ type Status struct {
 	Waiting      int
 	UsedBlocks   int // held by running sequences
 	CachedBlocks int // with content that can be hit, held or free
+	HostBlocks   int // kept in the host's memory
 	Steps        uint64
 	Preemptions  uint64
 }
@@ -22,6 +23,7 @@ func (m *Machine) Status() Status {
 	}
 	s.Running, s.Waiting = len(m.running), len(m.waiting)
 	s.UsedBlocks, s.CachedBlocks = m.pool.used(), m.pool.cached
+	s.HostBlocks = m.pool.host.used.Len()
 	s.Steps, s.Preemptions = m.step-m.lifeStep, m.preemptions
 	return s
 }
