@@ -49,7 +49,7 @@ func newFeed(cfg Config, deps Deps, parent *actor.PID) *feed {
 	}
 	f.m = newFeedMachine(feedConfig{
 		Silence: cfg.FeedSilence, RetryFirst: feedRetryFirst, RetryCap: feedRetryCap, AbsentRetry: feedAbsentRetry,
-	}, rand.New(rand.NewPCG(deps.Seed, 2)), f.source != nil)
+	}, rand.New(rand.NewPCG(deps.Seed, 2)), f.source != nil, deps.Ref.feed.run.Load())
 	return f
 }
 
@@ -137,6 +137,7 @@ func (f *feed) subscribe(c actor.Context, e openFeed) {
 	s.settle(s.life.blockTokens)
 	s.hidden.Store(!e.shown)
 	f.sub = s
+	f.deps.Ref.feed.run.Store(s.run)
 	if e.shown {
 		f.show()
 	}
@@ -256,6 +257,7 @@ type feedFigures struct {
 	tuned     atomic.Pointer[tune] // what the feed was told last
 	state     atomic.Uint32        // an IndexState
 	why       atomic.Pointer[string]
+	run       atomic.Uint64 // the last subscription's number
 	base      time.Time     // since when lastBatch counts
 	lastBatch atomic.Int64  // nanoseconds; 0: none has come
 	predicted atomic.Uint64 // cached prompt tokens

@@ -137,8 +137,9 @@ type feedMachine struct {
 // debt is work whose events have not come.
 type debt struct{ began, since time.Time }
 
-func newFeedMachine(cfg feedConfig, rng *rand.Rand, source bool) *feedMachine {
-	return &feedMachine{cfg: cfg, rng: rng, source: source, retry: cfg.RetryFirst}
+// newFeedMachine returns a machine that has seen nothing. lastRun is the last subscription's number of the one before it.
+func newFeedMachine(cfg feedConfig, rng *rand.Rand, source bool, lastRun uint64) *feedMachine {
+	return &feedMachine{cfg: cfg, rng: rng, source: source, run: lastRun, retry: cfg.RetryFirst}
 }
 
 // step takes one event and returns what is to be done, in order.

@@ -34,7 +34,7 @@ type sluice struct {
 var patience = feedConfig{Silence: 10 * time.Second, RetryFirst: 50 * time.Millisecond, RetryCap: 5 * time.Second, AbsentRetry: time.Minute}
 
 func newSluice(t require.TestingT, source bool) *sluice {
-	return &sluice{t: t, m: newFeedMachine(patience, rand.New(rand.NewPCG(1, 2)), source), now: start}
+	return &sluice{t: t, m: newFeedMachine(patience, rand.New(rand.NewPCG(1, 2)), source, 0), now: start}
 }
 
 // step performs a step's effects as the shell does, and checks that each of them can be done.
