@@ -1,9 +1,9 @@
 package prefix
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"plimsoll/scoring"
 )
@@ -59,11 +59,14 @@ type Config struct {
 	// OverflowFactor times the capacity is how many block copies a slot may be told of before its feed is taken for
 	// broken (removals lost) and the slot is voided.
 	OverflowFactor int
+	// OffloadFactor times the capacity is how many block copies are kept of each tier below the device; what is stored there
+	// beyond is ignored and counted, because some engines never tell of removals from them.
+	OffloadFactor int
 }
 
 // DefaultConfig is for blocks of 16 tokens.
 func DefaultConfig() Config {
-	return Config{BlockTokens: 16, OrphansMax: 4096, SpeculationsMax: 1024, OverflowFactor: 2}
+	return Config{BlockTokens: 16, OrphansMax: 4096, SpeculationsMax: 1024, OverflowFactor: 2, OffloadFactor: 16}
 }
 
 // Index says how many leading blocks of a prompt each replica holds. There is one per model and block size.
@@ -75,18 +78,24 @@ type Index struct {
 	base Key // seed of the model's plain namespace, the commonest
 
 	mu    sync.Mutex // orders Add and Remove
-	slots atomic.Pointer[[]*slot]
+	fleet atomic.Pointer[fleet]
 
 	clock atomic.Int64 // the latest now that Match was asked for, in Unix nanoseconds: old speculations are dropped by it
 }
 
+// fleet is the slots and their banks at one time; it is replaced, never changed.
+type fleet struct {
+	slots []*slot // nil for a free one
+	banks []*bank // slot i is bit i%bankSlots of bank i/bankSlots
+}
+
 // NewIndex returns an index without slots. It panics if a bound of cfg is not positive.
 func NewIndex(cfg Config) *Index {
-	if cfg.BlockTokens <= 0 || cfg.OrphansMax <= 0 || cfg.SpeculationsMax <= 0 || cfg.OverflowFactor <= 0 {
+	if min(cfg.BlockTokens, cfg.OrphansMax, cfg.SpeculationsMax, cfg.OverflowFactor, cfg.OffloadFactor) <= 0 {
 		panic("prefix: every bound of an index is positive")
 	}
 	ix := &Index{cfg: cfg, base: Namespace{Model: cfg.Model}.Seed()}
-	ix.slots.Store(&[]*slot{})
+	ix.fleet.Store(&fleet{})
 	return ix
 }
 
@@ -97,18 +106,22 @@ func (ix *Index) BlockTokens() int { return ix.cfg.BlockTokens }
 func (ix *Index) Add(cfg SlotConfig) Slot {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	old := *ix.slots.Load()
-	place := len(old)
-	for i, s := range old {
-		if s == nil {
-			place = i
-			break
-		}
+	old := ix.fleet.Load()
+	next := fleet{slots: slices.Clone(old.slots), banks: slices.Clone(old.banks)}
+	place := slices.Index(next.slots, nil)
+	if place < 0 {
+		place = len(next.slots)
+		next.slots = append(next.slots, nil)
 	}
-	next := make([]*slot, max(len(old), place+1))
-	copy(next, old)
-	next[place] = newSlot(cfg.Source, max(1, int(cfg.CapacityBlocks)))
-	ix.slots.Store(&next)
+	if place/bankSlots == len(next.banks) {
+		next.banks = append(next.banks, newBank())
+	}
+	b, col := next.banks[place/bankSlots], place%bankSlots
+	next.slots[place] = newSlot(b, col, cfg)
+	b.mu.Lock()
+	b.join(col)
+	b.mu.Unlock()
+	ix.fleet.Store(&next)
 	return Slot(place)
 }
 
@@ -116,19 +129,20 @@ func (ix *Index) Add(cfg SlotConfig) Slot {
 func (ix *Index) Remove(s Slot) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	old := *ix.slots.Load()
-	if int(s) < 0 || int(s) >= len(old) {
+	sl := ix.slot(s)
+	if sl == nil {
 		return
 	}
-	next := make([]*slot, len(old))
-	copy(next, old)
-	next[s] = nil
-	ix.slots.Store(&next)
+	old := ix.fleet.Load()
+	next := fleet{slots: slices.Clone(old.slots), banks: old.banks}
+	next.slots[s] = nil
+	ix.fleet.Store(&next)
+	sl.leave()
 }
 
 // slot returns a slot in use, or nil.
 func (ix *Index) slot(s Slot) *slot {
-	slots := *ix.slots.Load()
+	slots := ix.fleet.Load().slots
 	if int(s) < 0 || int(s) >= len(slots) {
 		return nil
 	}
@@ -143,103 +157,13 @@ func (ix *Index) seed(e *Event) Key {
 	return Namespace{Model: ix.cfg.Model, LoRA: e.LoRA, Salt: e.Salt}.Seed()
 }
 
-// lockedBlocks is how many blocks of events are applied before readers get a turn.
-const lockedBlocks = 512
-
-// Apply applies a feed's events in order. Only one goroutine may do so for a slot. Events of a Routed slot are ignored.
-// A reader sees every event wholly or not at all. A batch without events is the feed's word too: what is known of a
-// void slot is then that it holds nothing.
-func (ix *Index) Apply(s Slot, events []Event) {
-	sl := ix.slot(s)
-	if sl == nil || sl.exact == nil {
-		return
-	}
-	sl.mu.Lock()
-	sl.void = false
-	sl.mu.Unlock()
-	for len(events) > 0 {
-		n, blocks := 0, 0
-		for n < len(events) && blocks < lockedBlocks {
-			blocks += 1 + len(events[n].Hashes)
-			n++
-		}
-		sl.mu.Lock()
-		for i := range events[:n] {
-			ix.applyOne(sl, &events[i])
-		}
-		sl.confirm()
-		sl.mu.Unlock()
-		events = events[n:]
-	}
-}
-
-// applyOne applies one event under the slot's lock.
-func (ix *Index) applyOne(sl *slot, e *Event) {
-	sl.void = false // an event before it may have overflowed the slot
-	sl.exact.apply(ix, e)
-	if sl.exact.copies > sl.capacity*ix.cfg.OverflowFactor {
-		sl.stats.Overflows++
-		sl.clear()
-	}
-}
-
-// Void forgets a slot's content: its overlap is 0 until its feed (or Routed) tells something new. Speculations go too.
-// It takes the same short time whatever the slot holds.
-func (ix *Index) Void(s Slot) {
-	if sl := ix.slot(s); sl != nil {
-		sl.mu.Lock()
-		defer sl.mu.Unlock()
-		sl.stats.Voids++
-		sl.clear()
-	}
-}
-
-// Routed tells a Routed slot that a sequence with these keys is now, most recently, cached there. An Events slot
-// ignores it.
-func (ix *Index) Routed(s Slot, keys []Key) {
-	sl := ix.slot(s)
-	if sl == nil || sl.approximate == nil {
-		return
-	}
-	sl.mu.Lock()
-	defer sl.mu.Unlock()
-	sl.void = false
-	sl.approximate.touch(keys)
-	sl.confirm()
-}
-
-// Match appends to dst[:0], for every slot, how many leading blocks of keys the slot holds at now; free and void slots
-// hold none. A block counts if the engine's events say so (or, on a Routed slot, the memory of what was routed there),
-// or if a speculation covers it. That a full hit still recomputes the last block is for the caller to know.
-func (ix *Index) Match(now time.Time, keys []Key, dst []Overlap) []Overlap {
-	nano := now.UnixNano()
-	for {
-		seen := ix.clock.Load()
-		if seen >= nano || ix.clock.CompareAndSwap(seen, nano) {
-			break
-		}
-	}
-	slots := *ix.slots.Load()
-	dst = dst[:0]
-	for _, sl := range slots {
-		n := 0
-		if sl != nil && len(keys) > 0 {
-			sl.mu.RLock()
-			n = sl.match(now, keys)
-			sl.mu.RUnlock()
-		}
-		dst = append(dst, Overlap{Device: scoring.Blocks(n)})
-	}
-	return dst
-}
-
 // Stats returns a slot's counters; those of a free slot are zero.
 func (ix *Index) Stats(s Slot) Stats {
 	sl := ix.slot(s)
 	if sl == nil {
 		return Stats{}
 	}
-	sl.mu.RLock()
-	defer sl.mu.RUnlock()
+	sl.mu.Lock()
+	defer sl.mu.Unlock()
 	return sl.snapshot()
 }

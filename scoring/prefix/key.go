@@ -74,3 +74,11 @@ func (h *blockHasher) sum(block []uint32) uint64 {
 	}
 	return xxh3.Hash(buf[:len(block)*4])
 }
+
+// withExtra folds what a block depends on beside its tokens into their hash; 0 is nothing.
+func withExtra(sum, extra uint64) uint64 {
+	if extra == 0 {
+		return sum
+	}
+	return uint64(chain(Key(sum), extra))
+}

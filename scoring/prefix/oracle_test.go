@@ -222,6 +222,9 @@ func (s sequence) stored(from, to int) prefix.Event {
 
 // applyTo tells the oracle the same.
 func (s sequence) applyTo(o *oracle, from, to int) {
+	if from == 0 && s.reported(o, to) {
+		return
+	}
 	for i := from; i < to; i++ {
 		var parent *uint64
 		if i > 0 {
@@ -230,4 +233,14 @@ func (s sequence) applyTo(o *oracle, from, to int) {
 		}
 		o.store(s.engineHash(i), parent, s.spaceText(), s.blockText(i))
 	}
+}
+
+// reported says whether a store from the start names only what is held: then it is a report and no new copy.
+func (s sequence) reported(o *oracle, to int) bool {
+	for i := range to {
+		if e := o.find(s.engineHash(i)); e == nil || !e.located {
+			return false
+		}
+	}
+	return true
 }

@@ -1,45 +1,58 @@
 package prefix
 
-import (
-	"container/list"
-	"slices"
-)
+import "slices"
 
-// orphan is a reported block whose parent is not known: its own hash over its tokens is kept, so that its key follows as
-// soon as the parent is reported.
+// orphan is a block that was reported and whose key is not known: its parent was not reported (then its own hash over its
+// tokens is kept, so that the key follows as soon as the parent is), or it was named alone and is to be told of by another
+// store. Orphans are rare; they live in plain maps.
 type orphan struct {
-	hash   uint64 // the engine's
-	parent uint64 // the engine's hash of the block before
+	name   uint64 // the engine's
+	told   bool   // parent and sum are known
+	parent uint64 // the engine's name of the block before
 	sum    uint64 // of the block's tokens alone
-	copies int32
-	place  *list.Element
+	copies []planeCopies
+	age    uint64 // numbers them in the order in which they came
 }
 
-// orphans keeps them by their own and by their parent's hash, oldest first.
+type planeCopies struct {
+	p plane
+	n int
+}
+
+// orphans keeps them by their own and by their parent's name, and in order, oldest first.
 type orphans struct {
-	byHash   map[uint64]*orphan
+	byName   map[uint64]*orphan
 	byParent map[uint64][]*orphan
-	order    *list.List // of *orphan, oldest in front
+	order    []*orphan // some are dropped already
+	ages     uint64
 }
 
-func newOrphans() *orphans {
-	return &orphans{byHash: map[uint64]*orphan{}, byParent: map[uint64][]*orphan{}, order: list.New()}
-}
+func (os *orphans) len() int { return len(os.byName) }
 
-func (os *orphans) len() int { return len(os.byHash) }
-
-func (os *orphans) insert(o orphan) {
+func (os *orphans) insert(o orphan) *orphan {
+	if os.byName == nil {
+		os.byName, os.byParent = map[uint64]*orphan{}, map[uint64][]*orphan{}
+	}
 	kept := &o
-	kept.place = os.order.PushBack(kept)
-	os.byHash[o.hash] = kept
-	os.byParent[o.parent] = append(os.byParent[o.parent], kept)
+	kept.age = os.ages
+	os.ages++
+	os.byName[o.name] = kept
+	if o.told {
+		os.byParent[o.parent] = append(os.byParent[o.parent], kept)
+	}
+	if len(os.order) > 2*len(os.byName)+16 {
+		os.order = slices.DeleteFunc(os.order, func(o *orphan) bool { return os.byName[o.name] != o })
+	}
+	os.order = append(os.order, kept)
+	return kept
 }
 
 func (os *orphans) drop(o *orphan) {
-	os.order.Remove(o.place)
-	delete(os.byHash, o.hash)
-	siblings := os.byParent[o.parent]
-	siblings = slices.DeleteFunc(siblings, func(s *orphan) bool { return s == o })
+	delete(os.byName, o.name)
+	if !o.told {
+		return
+	}
+	siblings := slices.DeleteFunc(os.byParent[o.parent], func(s *orphan) bool { return s == o })
 	if len(siblings) == 0 {
 		delete(os.byParent, o.parent)
 	} else {
@@ -47,77 +60,124 @@ func (os *orphans) drop(o *orphan) {
 	}
 }
 
+// oldest returns the oldest one; there is one.
 func (os *orphans) oldest() *orphan {
-	front := os.order.Front()
-	if front == nil {
-		return nil
+	for os.byName[os.order[0].name] != os.order[0] {
+		os.order = os.order[1:]
 	}
-	o, _ := front.Value.(*orphan)
-	return o
+	return os.order[0]
 }
 
-// removeCopy takes one copy of an orphan; false if there is none.
-func (os *orphans) removeCopy(h uint64) bool {
-	o := os.byHash[h]
+// remove takes one copy of an orphan from a plane; false if there is none.
+func (os *orphans) remove(p plane, name uint64) bool {
+	o := os.byName[name]
 	if o == nil {
 		return false
 	}
-	o.copies--
-	if o.copies == 0 {
+	i := slices.IndexFunc(o.copies, func(c planeCopies) bool { return c.p == p })
+	if i < 0 {
+		return false
+	}
+	if o.copies[i].n--; o.copies[i].n == 0 {
+		o.copies = slices.Delete(o.copies, i, i+1)
+	}
+	if len(o.copies) == 0 {
 		os.drop(o)
 	}
 	return true
 }
 
-// addOrphan keeps one copy of a block whose parent is unknown; false if its hash is in use for other content. The
-// oldest orphans go where there are too many.
-func (x *exact) addOrphan(ix *Index, o orphan) bool {
-	if known := x.orphans.byHash[o.hash]; known != nil {
-		if known.parent != o.parent || known.sum != o.sum {
-			return false
-		}
-		known.copies++
-		x.copies++
-		return true
+// orphan keeps one copy of a block whose key is not known; false if its name is in use for other content. The oldest go
+// where there are too many.
+func (sl *slot) orphan(ix *Index, o orphan, p plane) bool {
+	os := &sl.orphans
+	kept := os.byName[o.name]
+	switch {
+	case kept == nil:
+		kept = os.insert(o)
+	case !o.told:
+	case !kept.told:
+		kept.told, kept.parent, kept.sum = true, o.parent, o.sum
+		os.byParent[o.parent] = append(os.byParent[o.parent], kept)
+	case kept.parent != o.parent || kept.sum != o.sum:
+		return false
 	}
-	o.copies = 1
-	x.orphans.insert(o)
-	x.copies++
-	for x.orphans.len() > ix.cfg.OrphansMax {
-		old := x.orphans.oldest()
-		x.copies -= int(old.copies)
-		x.orphans.drop(old)
-		x.stats.OrphansDropped++
+	i := slices.IndexFunc(kept.copies, func(c planeCopies) bool { return c.p == p })
+	switch {
+	case i < 0:
+		kept.copies = append(kept.copies, planeCopies{p, 1})
+	case sl.cfg.Copies == AsSet:
+		return true
+	default:
+		kept.copies[i].n++
+	}
+	sl.tally[p.tier()]++
+	for os.len() > ix.cfg.OrphansMax {
+		sl.dropOrphan(os.oldest())
+		sl.stats.OrphansDropped++
 	}
 	return true
 }
 
-// adopt follows the appearance of a block: copies of it that waited as an orphan join it, and the orphans that waited
-// for it, and those that waited for these, get their keys.
-func (x *exact) adopt(h uint64, key Key, sum uint64) {
-	if o := x.orphans.byHash[h]; o != nil {
-		x.orphans.drop(o)
-		x.copies -= int(o.copies)
-		if o.sum == sum {
-			b := x.blocks[key]
-			x.add(h, key, b.parent, b.root, o.copies)
+// dropOrphan forgets an orphan and its copies.
+func (sl *slot) dropOrphan(o *orphan) {
+	sl.orphans.drop(o)
+	for _, c := range o.copies {
+		sl.tally[c.p.tier()] -= c.n
+	}
+}
+
+// joining is a block that has become known, whose waiting children may now get their keys.
+type joining struct {
+	name uint64
+	id   uint32
+}
+
+// adopt follows the appearance of a name: copies that waited under it join it, and those who wait for it are to be joined.
+func (sl *slot) adopt(name uint64, id uint32, sum uint64) {
+	if o := sl.orphans.byName[name]; o != nil {
+		sl.dropOrphan(o)
+		if o.told && o.sum != sum {
+			sl.stats.Conflicts++
+			sl.tear(name)
 		} else {
-			x.stats.Conflicts++
+			sl.addAll(name, id, o.copies)
 		}
 	}
-	type parent struct {
-		hash uint64
-		key  Key
+	if len(sl.orphans.byParent[name]) > 0 {
+		sl.joining = append(sl.joining, joining{name, id})
+		sl.join(chunkBlocks)
 	}
-	for pending := []parent{{h, key}}; len(pending) > 0; {
-		p := pending[len(pending)-1]
-		pending = pending[:len(pending)-1]
-		for _, o := range slices.Clone(x.orphans.byParent[p.hash]) {
-			x.orphans.drop(o)
-			x.copies -= int(o.copies)
-			child := chain(p.key, o.sum)
-			x.add(o.hash, child, p.key, false, o.copies)
-			pending = append(pending, parent{o.hash, child})
+}
+
+// addAll adds the copies of an orphan under a name that may be new.
+func (sl *slot) addAll(name uint64, id uint32, copies []planeCopies) {
+	for _, c := range copies {
+		sl.names.reserve(1)
+		at, v := sl.names.locate(name)
+		sl.add(c.p, at, name, v, id, c.n)
+	}
+}
+
+// join gives keys to the children of blocks that have become known, and so on, at most that many.
+func (sl *slot) join(most int) {
+	for len(sl.joining) > 0 {
+		parent := sl.joining[len(sl.joining)-1]
+		waiting := sl.orphans.byParent[parent.name]
+		if len(waiting) == 0 || sl.names.get(parent.name)&^odd != parent.id || sl.torn[parent.name] {
+			sl.joining = sl.joining[:len(sl.joining)-1]
+			continue
+		}
+		if most == 0 {
+			return
+		}
+		most--
+		o := waiting[0]
+		sl.dropOrphan(o)
+		id := sl.bank.intern(chain(sl.bank.entry(parent.id).key, o.sum), parent.id)
+		sl.addAll(o.name, id, o.copies)
+		if len(sl.orphans.byParent[o.name]) > 0 {
+			sl.joining = append(sl.joining, joining{o.name, id})
 		}
 	}
 }

@@ -1,178 +1,249 @@
 package prefix
 
-import (
-	"sync"
-	"time"
+import "sync"
 
-	"plimsoll/scoring"
-)
+// chunkBlocks is how many blocks a writer works on before readers get a turn: some microseconds.
+const chunkBlocks = 64
 
-// slot is what is known of one replica's cache. mu guards everything below it.
+// slot is what one replica's engine calls its blocks, and how many copies it has of each; which blocks it has stands in
+// its bank. mu is taken before the bank's, and never held for more than a chunk either.
 type slot struct {
-	capacity int // blocks the replica's cache holds
+	bank     *bank
+	col      int // its bit in the bank
+	cfg      SlotConfig
+	capacity int // blocks the replica's device cache holds
 
-	mu           sync.RWMutex
-	void         bool
-	exact        *exact       // Events slots
-	approximate  *approximate // Routed slots
-	speculations []speculation
-	stats        Stats // the counters; the gauges are filled in by snapshot
+	mu    sync.Mutex
+	life  uint64 // grows when the slot is voided, so that an Apply that is under way notices
+	names dict   // the engine's hash of a block to its entry, odd or not
+	// copies counts, by plane, the copies of odd names. A name that is not odd has one copy, in plane 0.
+	copies  []dict
+	aliases map[planeEntry]int // names of an entry with copies in a plane where there are several
+	torn    map[uint64]bool    // names in use for several contents, of which the first one is known
+	tally   [NumTiers]int      // copies by tier, orphans included
+	orphans orphans
+	joining []joining // blocks whose waiting children are to be joined
+	groups  []groupOf
+	ignored []int    // groups whose blocks say nothing about hits
+	old     leftover // what a void or cleared slot held, until it is swept
+	routed  *routed  // of Routed slots
+	stats   Stats    // the counters; the gauges are filled in by snapshot
+	scratch chunk
+
+	// Guarded by the bank's mu; speculating also serialises those who change the list.
+	speculating  sync.Mutex
+	speculations []*speculation
+	claimed      int  // blocks of all speculations
+	gone         bool // the slot is not in use any more; also read under the slot's own mu
+	shown        bool // a claimed block was stored since claims were last compared with the content
 }
 
-func newSlot(src Source, capacity int) *slot {
-	sl := &slot{capacity: capacity}
-	switch src {
+// odd marks a name whose copies are counted in copies.
+const odd = 1 << 31
+
+// planeEntry is an entry in a plane.
+type planeEntry struct {
+	id uint32
+	p  plane
+}
+
+// groupOf is the index of a group in the slot's bank.
+type groupOf struct {
+	number, index int
+}
+
+// leftover is what a slot held before it was voided or cleared, while its entries still have the slot's bits.
+type leftover struct {
+	names dict
+	nodes []node // of a Routed slot: what the table's values are numbers of
+	at    int    // cells of names that are swept
+}
+
+func newSlot(b *bank, col int, cfg SlotConfig) *slot {
+	sl := &slot{bank: b, col: col, cfg: cfg, capacity: max(1, int(cfg.CapacityBlocks))}
+	switch cfg.Source {
 	case Routed:
-		sl.approximate = newApproximate(&sl.stats, capacity)
+		sl.routed = newRouted(sl.capacity)
 	case Events, NumSources:
-		sl.exact = newExact(&sl.stats)
 	}
 	return sl
 }
 
-// clear forgets the content. Fresh tables are made and the old ones left to the collector, so it takes no time.
-func (sl *slot) clear() {
-	if sl.exact != nil {
-		sl.exact = newExact(&sl.stats)
-	} else {
-		sl.approximate = newApproximate(&sl.stats, sl.capacity)
-	}
-	sl.speculations = nil
-	sl.void = true
-}
+// bit is the slot's in its bank's words.
+func (sl *slot) bit() uint64 { return 1 << sl.col }
 
-// match returns how many leading keys are held or speculated. Content and speculations alternate until neither goes
-// further, so the answer is that of their union.
-func (sl *slot) match(now time.Time, keys []Key) int {
-	if sl.void {
-		return 0
-	}
-	n := sl.heldFrom(0, keys)
-	for {
-		m := sl.speculatedFrom(now, n, keys)
-		if m == n {
-			return n
+// index returns the index of a group that the slot was told of.
+func (sl *slot) index(number int) (int, bool) {
+	for _, g := range sl.groups {
+		if g.number == number {
+			return g.index, true
 		}
-		n = sl.heldFrom(m, keys)
+	}
+	return 0, false
+}
+
+// learn returns the plane of a store; false if there are too many groups.
+func (sl *slot) learn(e *Event, blockTokens int) (plane, bool) {
+	i, ok := sl.index(e.Group)
+	if !ok {
+		window := (max(1, e.WindowTokens) - 1 + blockTokens - 1) / blockTokens
+		sl.bank.mu.Lock()
+		i, ok = sl.bank.learnGroup(sl.col, e, window)
+		sl.bank.mu.Unlock()
+		if !ok {
+			return 0, false
+		}
+		sl.groups = append(sl.groups, groupOf{e.Group, i})
+		for len(sl.copies) < (i+1)*int(NumTiers) {
+			sl.copies = append(sl.copies, dict{})
+		}
+	}
+	return planeOf(i, e.Tier), true
+}
+
+// add adds copies of a block, under the bank's lock. at is where names has the name, or would have it; v is its value
+// there, 0 if it is new. Room for a new name was reserved.
+func (sl *slot) add(p plane, at int, name uint64, v, id uint32, copies int) {
+	switch {
+	case v == 0 && p == 0 && copies == 1:
+		sl.names.put(at, name, id)
+		sl.gainName(p, id)
+	case v == 0:
+		sl.names.put(at, name, id|odd)
+		sl.copies[p].set(name, uint32(copies)) //nolint:gosec // at least 1
+		sl.gainName(p, id)
+	case v&odd == 0 && p == 0 && sl.cfg.Copies == AsSet:
+		return
+	default:
+		if v&odd == 0 {
+			sl.names.cells[at].val = id | odd
+			sl.copies[0].set(name, 1)
+		}
+		had := sl.copies[p].get(name)
+		if had > 0 && sl.cfg.Copies == AsSet {
+			return
+		}
+		sl.copies[p].set(name, had+uint32(copies)) //nolint:gosec // at least 1
+		if had == 0 {
+			sl.gainName(p, id)
+		}
+	}
+	sl.tally[p.tier()] += copies
+}
+
+// gainName notes that one more name of an entry has copies in a plane.
+func (sl *slot) gainName(p plane, id uint32) {
+	if sl.bank.content(p, id)&sl.bit() == 0 {
+		sl.bank.hold(sl.col, p, id)
+		if sl.bank.claims.count > 0 && sl.bank.claims.word(id)&sl.bit() != 0 {
+			sl.shown = true
+		}
+		return
+	}
+	if sl.aliases == nil {
+		sl.aliases = map[planeEntry]int{}
+	}
+	sl.aliases[planeEntry{id, p}] = max(1, sl.aliases[planeEntry{id, p}]) + 1
+}
+
+// loseName is the end of gainName. The entry may be gone afterwards.
+func (sl *slot) loseName(p plane, id uint32) {
+	if n := sl.aliases[planeEntry{id, p}]; n > 0 {
+		if n == 2 {
+			delete(sl.aliases, planeEntry{id, p})
+		} else {
+			sl.aliases[planeEntry{id, p}] = n - 1
+		}
+		return
+	}
+	sl.bank.drop(sl.col, p, id)
+}
+
+// remove takes one copy of the block that the engine calls name from a plane, under the bank's lock.
+func (sl *slot) remove(p plane, name uint64) {
+	at, v := sl.names.locate(name)
+	switch {
+	case v == 0:
+		if !sl.orphans.remove(p, name) {
+			sl.stats.UnknownRemovals++
+			return
+		}
+	case v&odd == 0:
+		if p != 0 {
+			sl.stats.UnknownRemovals++
+			return
+		}
+		sl.names.removeAt(at)
+		sl.forgetTorn(name)
+		sl.loseName(0, v)
+	case !sl.removeOdd(p, at, name, v&^odd):
+		sl.stats.UnknownRemovals++
+		return
+	}
+	sl.tally[p.tier()]--
+}
+
+// removeOdd is remove for an odd name.
+func (sl *slot) removeOdd(p plane, at int, name uint64, id uint32) bool {
+	had := sl.copies[p].get(name)
+	if had == 0 {
+		return false
+	}
+	left := sl.copies[p].add(name, -1)
+	elsewhere := false
+	for q := range sl.copies {
+		elsewhere = elsewhere || q != 0 && sl.copies[q].get(name) > 0
+	}
+	switch onDevice := sl.copies[0].get(name); {
+	case !elsewhere && onDevice == 0:
+		sl.names.removeAt(at)
+		sl.forgetTorn(name)
+	case !elsewhere && onDevice == 1:
+		sl.copies[0].remove(name)
+		sl.names.cells[at].val = id
+	}
+	if left == 0 {
+		sl.loseName(p, id)
+	}
+	return true
+}
+
+func (sl *slot) forgetTorn(name uint64) {
+	if len(sl.torn) > 0 {
+		delete(sl.torn, name)
 	}
 }
 
-// heldFrom returns the end of the run of held keys that starts at from.
-func (sl *slot) heldFrom(from int, keys []Key) int {
-	if sl.exact != nil {
-		return from + sl.exact.run(keys[from:])
+// holdsName says whether a name has copies in a plane.
+func (sl *slot) holdsName(p plane, name uint64) bool {
+	switch v := sl.names.get(name); {
+	case v == 0:
+		return false
+	case v&odd == 0:
+		return p == 0
+	default:
+		return sl.copies[p].get(name) > 0
 	}
-	return from + sl.approximate.run(keys[from:])
-}
-
-func (sl *slot) holds(k Key) bool {
-	if sl.exact != nil {
-		return sl.exact.holds(k)
-	}
-	return sl.approximate.holds(k)
 }
 
 func (sl *slot) snapshot() Stats {
 	st := sl.stats
-	st.Void, st.Speculations = sl.void, len(sl.speculations)
-	if sl.exact != nil {
-		st.Blocks, st.Copies = sl.exact.held, sl.exact.copies
-		st.Orphans, st.Holes = sl.exact.orphans.len(), sl.exact.holes
-	} else {
-		st.Blocks = sl.approximate.len()
-		st.Copies = st.Blocks
+	st.Orphans = sl.orphans.len()
+	for _, n := range sl.tally {
+		st.Copies += n
 	}
+	b := sl.bank
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	st.Speculations = len(sl.speculations)
+	if st.Void = b.void&sl.bit() != 0; st.Void {
+		return st // what is not swept yet is not held
+	}
+	for p := range b.holes {
+		if b.groups[plane(p).group()].sliding&sl.bit() == 0 {
+			st.Holes += int(b.holes[p][sl.col])
+		}
+	}
+	st.Blocks, st.HostBlocks, st.DiskBlocks = b.held[sl.col][Device], b.held[sl.col][Host], b.held[sl.col][Disk]
 	return st
-}
-
-// speculation is a sequence just routed to a replica. It claims keys[from:]; the part before was seen in the content,
-// which alone speaks for it from then on.
-type speculation struct {
-	ticket scoring.Ticket
-	keys   []Key
-	from   int
-	until  time.Time
-}
-
-// Speculate counts keys, a sequence from its first block on, as held by a slot: it was just routed there, and its blocks
-// will be reported in a moment. Each block counts until the content has shown it and those before it, until passes, or
-// the ticket is withdrawn. It stands beside the content and never alters it. A second call for a ticket replaces the
-// first. keys is retained and must not be changed.
-func (ix *Index) Speculate(s Slot, t scoring.Ticket, keys []Key, until time.Time) {
-	sl := ix.slot(s)
-	if sl == nil || len(keys) == 0 {
-		return
-	}
-	clock := ix.clock.Load()
-	sl.mu.Lock()
-	defer sl.mu.Unlock()
-	sl.keepSpeculations(func(sp *speculation) bool { return sp.ticket != t && sp.until.UnixNano() > clock })
-	if over := len(sl.speculations) + 1 - ix.cfg.SpeculationsMax; over > 0 {
-		sl.speculations = append(sl.speculations[:0], sl.speculations[over:]...)
-	}
-	sl.speculations = append(sl.speculations, speculation{ticket: t, keys: keys, until: until})
-	sl.confirm()
-}
-
-// Withdraw takes a speculation back: the attempt failed before its first token. Without one it does nothing.
-func (ix *Index) Withdraw(s Slot, t scoring.Ticket) {
-	if sl := ix.slot(s); sl != nil {
-		sl.mu.Lock()
-		defer sl.mu.Unlock()
-		sl.keepSpeculations(func(sp *speculation) bool { return sp.ticket != t })
-	}
-}
-
-// keepSpeculations drops those that keep refuses, in place.
-func (sl *slot) keepSpeculations(keep func(*speculation) bool) {
-	kept := sl.speculations[:0]
-	for i := range sl.speculations {
-		if keep(&sl.speculations[i]) {
-			kept = append(kept, sl.speculations[i])
-		}
-	}
-	clear(sl.speculations[len(kept):])
-	sl.speculations = kept
-}
-
-// confirm moves every claim past the leading blocks that the content shows by now, and drops those it shows wholly.
-func (sl *slot) confirm() {
-	sl.keepSpeculations(func(sp *speculation) bool {
-		for sp.from < len(sp.keys) && sl.holds(sp.keys[sp.from]) {
-			sp.from++
-		}
-		return sp.from < len(sp.keys)
-	})
-}
-
-// speculatedFrom returns how far the claims of one speculation reach from n on. Keys are chained: two sequences that
-// agree in one place agree in all before it, so one comparison rejects a speculation and bisection finds its end.
-func (sl *slot) speculatedFrom(now time.Time, n int, keys []Key) int {
-	best := n
-	for i := range sl.speculations {
-		sp := &sl.speculations[i]
-		end := min(len(keys), len(sp.keys))
-		if sp.from > n || best >= end || sp.keys[best] != keys[best] || !now.Before(sp.until) {
-			continue
-		}
-		best = bisect(best+1, end, func(j int) bool { return sp.keys[j] == keys[j] })
-	}
-	return best
-}
-
-// bisect returns the first index in [low, high) for which ok is false, else high; ok must not turn true again. It
-// gallops from the far end first: a prompt that hits at all usually hits wholly or nearly so.
-func bisect(low, high int, ok func(int) bool) int {
-	if low < high && ok(high-1) {
-		return high
-	}
-	for low < high {
-		mid := int(uint(low+high) >> 1)
-		if ok(mid) {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	return low
 }

@@ -1,0 +1,127 @@
+package prefix
+
+// place is where in the tree of sequences the next block goes: at a root or behind a block, which is known by its entry
+// or, as long as nobody told of it, by the engine's name alone.
+type place struct {
+	id   uint32 // the parent's entry, 0 at a root
+	key  Key    // the parent's, or the namespace's seed
+	name uint64 // the engine's name of the parent, where it is not known
+	kind placeKind
+}
+
+type placeKind uint8
+
+const (
+	known placeKind = iota
+	unknown
+	torn // the parent's name is in use for several contents
+)
+
+// behind returns the place behind the block that the engine calls name.
+func (sl *slot) behind(name uint64) place {
+	v := sl.names.get(name)
+	switch {
+	case v == 0:
+		return place{name: name, kind: unknown}
+	case sl.torn[name]:
+		return place{kind: torn}
+	default:
+		return place{id: v &^ odd, key: sl.bank.entry(v &^ odd).key}
+	}
+}
+
+// store adds a copy of each described block of a part, under the bank's lock. It reports false if the rest of the event is
+// to be left out: it is a report, or a name is in use for other content.
+func (sl *slot) store(ix *Index, part *part, hashes []uint64) bool {
+	if sl.isReport(ix, part) {
+		sl.stats.Reports++
+		return false
+	}
+	e := part.event
+	at := place{}
+	switch {
+	case part.from > 0:
+		at = sl.behind(e.Hashes[part.from-1])
+	case e.Parent != nil:
+		if at = sl.behind(*e.Parent); at.kind == unknown {
+			sl.stats.UnknownParents++
+		}
+	default:
+		at.key = ix.seed(e)
+	}
+	sums := sl.scratch.sums[part.sums:]
+	if at.kind == known && len(hashes) > 1 {
+		key := at.key
+		for _, sum := range sums[:len(hashes)] {
+			key = chain(key, sum)
+			sl.scratch.sink += sl.bank.touch(key)
+		}
+	}
+	for i, name := range hashes {
+		if at.kind == torn || !sl.storeBlock(ix, part.p, &at, name, sums[i]) {
+			sl.stats.Conflicts += uint64(len(hashes) - i)
+			return false
+		}
+	}
+	return true
+}
+
+// storeBlock adds one copy of a block and moves at behind it. It reports false if the name is in use for other content.
+func (sl *slot) storeBlock(ix *Index, p plane, at *place, name, sum uint64) bool {
+	b := sl.bank
+	spot, v := sl.names.locate(name)
+	id := v &^ odd
+	if at.kind == unknown {
+		if v == 0 {
+			parent := at.name
+			at.name = name
+			return sl.orphan(ix, orphan{name: name, parent: parent, sum: sum, told: true}, p)
+		}
+		// A further copy of a known block whose parent was evicted meanwhile: its place in the tree is known.
+		parent := b.link(id).parent
+		if parent == 0 || chain(b.entry(parent).key, sum) != b.entry(id).key {
+			sl.tear(name)
+			return false
+		}
+	} else {
+		key := chain(at.key, sum)
+		switch {
+		case v == 0:
+			id = b.intern(key, at.id)
+		case b.entry(id).key != key:
+			sl.tear(name)
+			return false
+		}
+		at.key = key
+	}
+	sl.add(p, spot, name, v, id, 1)
+	*at = place{id: id, key: b.entry(id).key}
+	if v == 0 && sl.orphans.len() > 0 {
+		sl.adopt(name, id, sum)
+	}
+	return true
+}
+
+// attach adds a copy of a block that was told of before, by its name alone. One that is told of later is kept until then
+// if it may come; else it is ignored.
+func (sl *slot) attach(ix *Index, part *part, name uint64) {
+	spot, v := sl.names.locate(name)
+	switch {
+	case v != 0:
+		sl.add(part.p, spot, name, v, v&^odd, 1)
+	case part.form == awaited:
+		sl.orphan(ix, orphan{name: name}, part.p)
+	default:
+		sl.stats.UnknownNames++
+	}
+}
+
+// tear notes that a name is in use for several contents. The first one stays: each of its copies was counted, and every
+// removal of the name takes one, so it is never claimed for longer than it is held. But what comes behind the name may
+// belong to either.
+func (sl *slot) tear(name uint64) {
+	if sl.torn == nil {
+		sl.torn = map[uint64]bool{}
+	}
+	sl.torn[name] = true
+}
