@@ -100,6 +100,7 @@ type routerActor struct {
 	deps     Deps
 	m        *machine
 	views    []view // the fleet as the last step saw it
+	granted  grants
 	instance uint64 // tells messages of a former instance's workers from those of this one's
 
 	jobs    jobs
@@ -115,7 +116,10 @@ func Props(cfg Config, deps Deps) *actor.Props {
 		func() actor.Actor {
 			return supervise.Final(newActor(cfg, deps, deps.Instances.Add(1)), func(message any) { answerLost(message, "restarting") })
 		},
-		actor.WithReceiverMiddleware(supervise.Guard(deps.Log, "router", answerLost), deps.Middleware("router")),
+		actor.WithReceiverMiddleware(supervise.Guard(deps.Log, "router", func(message, value any) {
+			answerLost(message, value)
+			giveUp(grants{}.lost(message, deps.Refs()))
+		}), deps.Middleware("router")),
 	)
 }
 
@@ -126,12 +130,19 @@ func answerLost(message, value any) {
 	}
 }
 
+// giveUp tells replicas of grants that went with an instance.
+func giveUp(lost []giveBack) {
+	for _, l := range lost {
+		l.ref.Tell(replica.End{Ticket: l.ticket, Reason: ledger.Refused})
+	}
+}
+
 func internal(value any) *fault.Fault {
 	return &fault.Fault{Kind: fault.Internal, Message: "internal error", Err: &supervise.PanicError{Value: value}}
 }
 
 func newActor(cfg Config, deps Deps, instance uint64) *routerActor {
-	a := &routerActor{cfg: cfg, deps: deps, instance: instance, jobs: newJobs(cfg.EncodeBytes), running: map[*job]struct{}{}}
+	a := &routerActor{cfg: cfg, deps: deps, instance: instance, jobs: newJobs(cfg.EncodeBytes), running: map[*job]struct{}{}, granted: grants{}}
 	a.Strategy = supervise.NewStrategy(deps.Supervise, deps.Seed+instance, a.workerFailed)
 	m, err := newMachine(cfg, rand.New(rand.NewPCG(deps.Seed, instance)), deps.NewTicket)
 	if err != nil {
@@ -198,6 +209,9 @@ func (a *routerActor) spawnWorker(c actor.Context) {
 func (a *routerActor) stop() {
 	a.Strategy.Close()
 	a.alarm.Stop()
+	if len(a.granted) > 0 {
+		giveUp(a.granted.lost(nil, a.deps.Refs()))
+	}
 	// Bare tokenizations have nobody who asks again.
 	lost := &fault.Fault{Kind: fault.Internal, Message: "internal error"}
 	for j := a.jobs.pop(); j != nil; j = a.jobs.pop() {
@@ -217,6 +231,7 @@ func (a *routerActor) step(c actor.Context, message any) {
 	began := time.Now()
 	a.views = views(a.deps.Refs(), a.views)
 	effects := a.m.step(began, message, a.views)
+	a.granted.heard(message)
 	if _, ok := message.(*stream.Submit); ok {
 		a.deps.Meter.Decided(time.Since(began))
 	}
@@ -244,6 +259,7 @@ func (a *routerActor) perform(c actor.Context, effects []effect) {
 		case reranked:
 			a.deps.Meter.Reranked()
 		}
+		a.granted.told(e)
 	}
 	a.arm(c)
 }

@@ -28,8 +28,9 @@ type Shell interface {
 // Machine is a router's decisions without the actor around them, for who brings a clock and a mail of its own: the
 // simulator. It is pure: time and tickets are arguments, the fleet is read from what the references publish.
 type Machine struct {
-	m     *machine
-	views []view
+	m       *machine
+	views   []view
+	granted grants
 }
 
 // NewMachine returns a router that knows of no request.
@@ -38,13 +39,22 @@ func NewMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*M
 	if err != nil {
 		return nil, err
 	}
-	return &Machine{m: m}, nil
+	return &Machine{m: m, granted: grants{}}, nil
 }
 
 // Message takes a message to the router: a submission brings its prompts. fleet is ordered by ID.
 func (d *Machine) Message(now time.Time, message any, fleet []*replica.Ref, to Shell) {
 	d.views = views(fleet, d.views)
-	d.perform(to, d.m.step(now, message, d.views))
+	effects := d.m.step(now, message, d.views)
+	d.granted.heard(message)
+	d.perform(to, effects)
+}
+
+// Fail says that the actor has failed at a message: grants that nobody was told of are given back.
+func (d *Machine) Fail(message any, fleet []*replica.Ref, to Shell) {
+	for _, e := range d.granted.lost(message, fleet) {
+		to.GiveBack(e.ref, e.ticket)
+	}
 }
 
 // NextTick is when the machine wants Tick, if at all.
@@ -88,5 +98,6 @@ func (d *Machine) perform(to Shell, effects []effect) {
 		default:
 			panic(fmt.Sprintf("router: no shell does %T", e))
 		}
+		d.granted.told(e)
 	}
 }

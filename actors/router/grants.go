@@ -1,0 +1,49 @@
+package router
+
+import (
+	"slices"
+
+	"plimsoll/actors/replica"
+	"plimsoll/actors/stream"
+	"plimsoll/scoring"
+)
+
+// grants are the tickets that replicas have granted and that nobody has been told of: their calls don't know them, so that
+// they can't announce or end them, and the next instance of a router that fails has never heard of them. The shell keeps
+// them, not the machine, and gives them back then.
+type grants map[scoring.Ticket]scoring.ReplicaID
+
+// heard notes a grant that the machine has taken.
+func (g grants) heard(message any) {
+	if m, ok := message.(*replica.Granted); ok {
+		g[m.Ticket] = m.Replica
+	}
+}
+
+// told notes what an effect has passed on.
+func (g grants) told(e effect) {
+	switch e := e.(type) {
+	case tellCall:
+		if m, ok := e.message.(stream.Placed); ok {
+			for i := range m.Placements {
+				delete(g, m.Placements[i].Claim.Ticket)
+			}
+		}
+	case giveBack:
+		delete(g, e.ticket)
+	}
+}
+
+// lost are the grants that go with an instance that failed at a message, in order.
+func (g grants) lost(message any, fleet []*replica.Ref) []giveBack {
+	g.heard(message)
+	var out []giveBack
+	for ticket, id := range g {
+		if at := slices.IndexFunc(fleet, func(r *replica.Ref) bool { return r.ID == id }); at >= 0 {
+			out = append(out, giveBack{fleet[at], ticket})
+		}
+	}
+	clear(g)
+	slices.SortFunc(out, func(a, b giveBack) int { return a.ticket.Compare(b.ticket) })
+	return out
+}

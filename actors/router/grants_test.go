@@ -1,0 +1,60 @@
+package router
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/replica"
+	"plimsoll/actors/stream"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+// TestGrantsOfARouterThatFails: a grant that its call was not told of is known to nobody once the router has failed.
+func TestGrantsOfARouterThatFails(t *testing.T) {
+	ticket := func(n uint64) scoring.Ticket { return scoring.Ticket{Boot: 1, Number: n} }
+	granted := func(n uint64) *replica.Granted { return &replica.Granted{Ticket: ticket(n), Replica: "a"} }
+	fleet := []*replica.Ref{{ID: "a"}}
+	back := func(lost []giveBack) (numbers []uint64) {
+		for _, l := range lost {
+			require.Equal(t, fleet[0], l.ref)
+			numbers = append(numbers, l.ticket.Number)
+		}
+		return numbers
+	}
+
+	g := grants{}
+	for n := range uint64(5) {
+		g.heard(granted(n))
+	}
+	g.heard(replica.Room{Replica: "a"})
+	g.told(tellCall{nil, stream.Placed{Placements: []stream.Placement{{Claim: ledger.Claim{Ticket: ticket(1)}}}}})
+	g.told(tellCall{nil, stream.Withdrawn{}})
+	g.told(giveBack{fleet[0], ticket(3)})
+	g.told(refused{fault.NoReplica})
+	require.Equal(t, []uint64{0, 2, 4, 7}, back(g.lost(granted(7), fleet)), "and the one it failed at")
+	require.Empty(t, g.lost(nil, fleet), "once")
+
+	g.heard(&replica.Granted{Ticket: ticket(1), Replica: "gone"})
+	require.Empty(t, g.lost(replica.Room{}, fleet), "a replica that has left has no ledger")
+}
+
+// TestAFailingRouterGivesBack: of two legs the first was granted, and the router fails at the second's grant.
+func TestAFailingRouterGivesBack(t *testing.T) {
+	r := newRig(t, testConfig(), 1)
+	r.step(r.askFor(&stream.Request{Model: "m", N: 2}, ids(1, 40)))
+	require.Len(t, r.sent, 2)
+	site := r.sites[0]
+	first, second := site.answer(r.now, r.sent[0]), site.answer(r.now, r.sent[1])
+	g := grants{}
+	for _, e := range r.m.step(r.now, first, r.views()) {
+		g.told(e)
+	}
+	g.heard(first)
+	for _, l := range g.lost(second, []*replica.Ref{site.ref}) {
+		site.ledger.End(l.ticket, ledger.Refused)
+	}
+	require.True(t, site.ledger.Empty())
+}
