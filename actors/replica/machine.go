@@ -106,8 +106,8 @@ type machine struct {
 }
 
 // newMachine returns the machine of an actor's epoch. old is what the epoch before published, with the new one's number:
-// what it says of the engine still holds, what it says of the ledger is void until the awaited calls have announced their
-// tickets. A first epoch awaits none.
+// what it says of the engine and of what lingers there still holds, what else it says of the ledger is void until the awaited
+// calls have announced their tickets. A first epoch awaits none.
 func newMachine(
 	now time.Time, cfg Config, caps engine.Capabilities, rng *rand.Rand, l life, awaited int, old *Snapshot,
 ) *machine {
@@ -119,6 +119,11 @@ func newMachine(
 	}
 	if m.told {
 		m.ledger.SetLimits(m.limits)
+	}
+	for i := range old.Lingering {
+		t := &old.Lingering[i]
+		m.ledger.Restore(now, t.Claim, ledger.Running, t.Produced)
+		m.ledger.Linger(t.Claim.Ticket, now, t.Until)
 	}
 	if m.state == Ready || m.state == Warming {
 		// The children are new: a probe and the feed are awaited again, and requests with them.
@@ -421,8 +426,13 @@ func (m *machine) enter(now time.Time, to State, why string) {
 
 // snapshot is what others may know now.
 func (m *machine) snapshot() *Snapshot {
+	var lingering []ledger.Lingerer
+	if !m.caps.ConfirmsAbort {
+		lingering = m.ledger.Lingerers()
+	}
 	return &Snapshot{
-		ID: m.cfg.ID, Epoch: m.epoch, Incarnation: m.life.incarnation, State: m.state, Recovering: m.recovering,
+		Lingering: lingering,
+		ID:        m.cfg.ID, Epoch: m.epoch, Incarnation: m.life.incarnation, State: m.state, Recovering: m.recovering,
 		Told: m.told, Load: m.ledger.Load(), Answered: m.answered, CoolingUntil: m.coolingUntil, EngineModel: m.engineModel,
 		Adapters: m.adapters, EngineLoad: m.engineLoad, LastError: m.lastError, Since: m.since,
 		Suspect: m.watch.phase == suspect, Hung: m.watch.phase == hung, QuotaSeats: m.ramp.quota(), StepP99: m.stepP99(),

@@ -208,6 +208,36 @@ func TestRestart(t *testing.T) {
 	require.Equal(t, 3, b.m.snapshot().Load.SeatsBooked, "all have answered: nobody is asked any more")
 }
 
+// TestLingeringOutlivesAPanic: where the engine does not say when it lets go, the attempt has returned and nobody announces
+// what it may still hold.
+func TestLingeringOutlivesAPanic(t *testing.T) {
+	for name, c := range map[string]struct {
+		caps engine.Capabilities
+		want ledger.State
+	}{
+		"the engine confirms": {withFeed, ledger.Ended}, // its attempt has not returned, and is announced
+		"it does not":         {withoutFeed, ledger.Lingering},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, testConfig(), c.caps)
+			b.probed(status("a"))
+			b.step(FeedReady{1})
+			claim := b.claim()
+			require.Equal(t, ledger.None, b.reserve(claim))
+			b.step(Started{claim.Ticket})
+			b.step(Linger{claim.Ticket})
+			bound, lingers := b.m.ledger.NextExpiry()
+			require.True(t, lingers)
+			b = restarted(restarted(b, 0), 0)
+			require.Equal(t, c.want, b.m.ledger.State(claim.Ticket))
+			if c.want == ledger.Lingering {
+				still, _ := b.m.ledger.NextExpiry()
+				require.Equal(t, bound, still, "it lingers no longer than it would have")
+			}
+		})
+	}
+}
+
 // TestRestartIsBounded: a call that does not answer is waited for a second, no longer.
 func TestRestartIsBounded(t *testing.T) {
 	b := restarted(reach(t, Ready), 1)

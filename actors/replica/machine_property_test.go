@@ -345,22 +345,33 @@ func (w *walk) restart(t *rapid.T) {
 	w.published = w.m.snapshot()
 	live := w.n.live
 	w.n.live, w.n.ended = nil, map[scoring.Ticket]bool{} // what has ended is forgotten: routers repeat no ticket
+	kept := func(h *held) bool { return h.state == ledger.Lingering && !w.m.caps.ConfirmsAbort }
+	for _, h := range live {
+		if kept(h) {
+			h.granted, h.lingers = w.now, w.now
+			w.n.live = append(w.n.live, h)
+		}
+	}
+	silent := 0
 	for i, h := range live {
 		if rapid.IntRange(0, 9).Draw(t, "silent") == 0 {
+			silent++
 			continue
 		}
-		h.granted = w.now
-		w.n.live = append(w.n.live, h)
+		if !kept(h) {
+			h.granted = w.now
+			w.n.live = append(w.n.live, h)
+		}
 		before := w.m.snapshot()
 		w.last = w.m.step(w.now, Announced{Epoch: w.m.epoch, Tickets: []Announcement{
 			{Claim: h.claim, State: h.state, Incarnation: w.m.life.incarnation},
 		}})
-		if h.state == ledger.Lingering {
+		if h.state == ledger.Lingering && !kept(h) {
 			h.state = ledger.Running
 			w.n.linger(h, w.now, w.m.caps)
 		}
 		w.check(t, before)
-		require.Equal(t, i+1 < len(live) || len(w.n.live) < len(live), w.m.recovering)
+		require.Equal(t, i+1 < len(live) || silent > 0, w.m.recovering)
 		w.did["restored"]++
 	}
 	w.booked(t)

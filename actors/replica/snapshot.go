@@ -39,9 +39,12 @@ type Snapshot struct {
 	QuotaSeats *int
 	// StepP99 is the gap between two tokens of a stream that 99 of 100 do not exceed; nil: too few were seen.
 	StepP99 *time.Duration
-	LeaveBy *time.Time // draining: what still runs then is moved; nil: it may end
-	Kept    bool       // draining, and staying when it is empty
-	Strikes int        // in a row
+	// Lingering are the tickets that nobody will announce to the actor's next instance: their attempts have returned, and the
+	// engine does not say when it lets go.
+	Lingering []ledger.Lingerer
+	LeaveBy   *time.Time // draining: what still runs then is moved; nil: it may end
+	Kept      bool       // draining, and staying when it is empty
+	Strikes   int        // in a row
 }
 
 // Has says whether the engine has a LoRA adapter. "" is the base model, which it always has.

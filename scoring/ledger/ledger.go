@@ -354,6 +354,28 @@ func (l *Ledger) endWhere(reason EndReason, ends func(*booking) bool) []scoring.
 	return out
 }
 
+// Lingerer is a ticket that lingers, for who keeps it over a restart of the owner.
+type Lingerer struct {
+	Claim    Claim
+	Produced scoring.Tokens
+	Until    time.Time // the bound
+}
+
+// Lingerers returns the tickets that linger, in order; nil if there are none.
+func (l *Ledger) Lingerers() []Lingerer {
+	if l.states[Lingering] == 0 {
+		return nil
+	}
+	out := make([]Lingerer, 0, l.states[Lingering])
+	for _, b := range l.tickets {
+		if b.state == Lingering {
+			out = append(out, Lingerer{b.claim, b.produced, b.until})
+		}
+	}
+	slices.SortFunc(out, func(a, b Lingerer) int { return a.Claim.Ticket.Compare(b.Claim.Ticket) })
+	return out
+}
+
 // State returns where a ticket stands; Ended for any that is not booked.
 func (l *Ledger) State(t scoring.Ticket) State {
 	if b := l.tickets[t]; b != nil {
