@@ -1,0 +1,382 @@
+package dst
+
+import (
+	"time"
+
+	"plimsoll/actors/replica"
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+	"plimsoll/scoring/prefix"
+)
+
+// books are the checkers' own account of what is promised on one replica, from the messages that its machine was given
+// and the answers that came out of it. They are kept by the promises alone: a claim adds its private blocks and those of
+// its shared ones that nobody else pins, until the message or the time that ends it.
+type books struct {
+	host *host
+
+	live      map[uint64]*promise // by ticket number
+	pins      map[prefix.Key]int
+	private   scoring.Blocks
+	overdraft scoring.Blocks
+	seats     int
+	ended     map[uint64]bool // in this epoch
+	excused   map[uint64]bool // let go of by time while the process could not
+
+	blinded  bool          // the epoch before has failed, and not all have announced
+	seen     time.Duration // when the present life was last known to be there, or nobody
+	failed   int           // probes in a row
+	preempts uint64
+
+	// of the message in hand
+	message any
+	old     replica.Snapshot
+	expired bool
+}
+
+// promise is one ticket.
+type promise struct {
+	claim     ledger.Claim
+	number    uint64
+	granted   time.Duration
+	lingering bool
+	lingers   time.Duration
+	until     time.Duration
+	produced  scoring.Tokens
+	overdraft scoring.Blocks
+}
+
+func (b *books) init(h *host) {
+	b.host = h
+	b.excused = map[uint64]bool{}
+	b.clear()
+}
+
+func (b *books) clear() {
+	b.live, b.pins, b.ended = map[uint64]*promise{}, map[prefix.Key]int{}, map[uint64]bool{}
+	b.private, b.overdraft, b.seats = 0, 0, 0
+}
+
+func (b *books) booked() scoring.Blocks { return scoring.Blocks(len(b.pins)) + b.private + b.overdraft }
+
+// blind says that what is promised is not known to the code for a while.
+func (b *books) blind() { b.blinded = true }
+
+// restart begins an epoch: the machine has forgotten all.
+func (b *books) restart() {
+	if b.host.ref.Snapshot().Epoch > 0 {
+		live := b.live
+		b.clear()
+		b.blinded = true
+		for _, p := range live {
+			if p.lingering && !b.host.ref.Capabilities.ConfirmsAbort {
+				p.granted, p.lingers, p.overdraft = b.host.w.now, b.host.w.now, 0
+				b.book(p) // nobody announces it
+				b.grow(p, 0)
+			}
+		}
+	}
+	b.failed = 0
+}
+
+// opened follows the beginning of an epoch.
+func (b *books) opened() { b.blinded = b.host.ref.Snapshot().Recovering }
+
+func (b *books) close() {
+	b.clear()
+	b.blinded = true
+}
+
+// before notes what the machine is about to be given; nil is its timer.
+func (b *books) before(message any) {
+	b.message, b.old = message, *b.host.ref.Snapshot()
+}
+
+// granted checks and books a grant.
+func (b *books) granted(r *replica.Reserve, t scoring.Ticket) {
+	w, h := b.host.w, b.host
+	asked, ok := b.message.(*replica.Reserve)
+	if !ok || asked.Claim.Ticket != t {
+		w.violate(Grant, "%s grants ticket %d, which nobody asked for", h.id, t.Number)
+		return
+	}
+	rec := w.ticket(t.Number)
+	if rec.grants++; rec.grants > 1 {
+		w.violate(Once, "%s: ticket %d is granted twice", h.id, t.Number)
+	}
+	rec.host = h
+	c := &asked.Claim
+	limits := b.old.Load.Limits
+	need := c.PrivateBlocks
+	for _, k := range c.SharedKeys {
+		if b.pins[k] == 0 {
+			need++
+		}
+	}
+	switch {
+	case !b.old.State.Routable():
+		w.violate(Grant, "%s grants while %s", h.id, b.old.State)
+	case b.old.Recovering:
+		w.violate(Grant, "%s grants before its calls have announced", h.id)
+	case asked.Incarnation != b.old.Incarnation:
+		w.violate(Grant, "%s grants life %d what was asked of life %d", h.id, b.old.Incarnation, asked.Incarnation)
+	case w.time().Before(b.old.CoolingUntil):
+		w.violate(Grant, "%s grants while it cools", h.id)
+	case c.SequenceTokens > limits.SequenceTokens:
+		w.violate(Grant, "%s grants %d tokens of at most %d", h.id, c.SequenceTokens, limits.SequenceTokens)
+	case b.booked()+need > limits.KVBlocks:
+		w.violate(Grant, "%s grants %d blocks beside %d of %d", h.id, need, b.booked(), limits.KVBlocks)
+	case b.seats+c.Seats > limits.Seats:
+		w.violate(Grant, "%s grants seat %d of %d", h.id, b.seats+c.Seats, limits.Seats)
+	case b.overdraft > 0:
+		w.violate(Growth, "%s grants while %d blocks are overdrawn", h.id, b.overdraft)
+	}
+	b.book(&promise{claim: *c, number: t.Number, granted: w.now})
+}
+
+func (b *books) book(p *promise) {
+	b.live[p.number] = p
+	for _, k := range p.claim.SharedKeys {
+		b.pins[k]++
+	}
+	b.private += p.claim.PrivateBlocks
+	b.seats += p.claim.Seats
+}
+
+func (b *books) drop(number uint64) bool {
+	p := b.live[number]
+	if p == nil {
+		return false
+	}
+	for _, k := range p.claim.SharedKeys {
+		if b.pins[k]--; b.pins[k] == 0 {
+			delete(b.pins, k)
+		}
+	}
+	b.private -= p.claim.PrivateBlocks
+	b.seats -= p.claim.Seats
+	b.overdraft -= p.overdraft
+	delete(b.live, number)
+	b.ended[number] = true
+	return true
+}
+
+func (b *books) dropWhere(gone func(p *promise) bool) {
+	for n, p := range b.live {
+		if gone(p) {
+			b.drop(n)
+		}
+	}
+}
+
+// grow books what a sequence needs until it is heard of again.
+func (b *books) grow(p *promise, produced scoring.Tokens) {
+	p.produced = max(p.produced, produced)
+	size := b.host.ref.Snapshot().Load.Limits.BlockTokens
+	if size <= 0 {
+		return
+	}
+	next := min(p.claim.PromptTokens+p.produced+reportTokens+1, p.claim.SequenceTokens)
+	past := next.Blocks(size) - scoring.Blocks(len(p.claim.SharedKeys)) - p.claim.PrivateBlocks
+	if past > p.overdraft {
+		b.overdraft += past - p.overdraft
+		p.overdraft = past
+	}
+}
+
+// reportTokens is how many tokens come between two words of a sequence.
+const reportTokens = max(16, blockTokens)
+
+func (b *books) linger(number uint64) {
+	p := b.live[number]
+	if p == nil && !b.ended[number] && !b.host.ref.Capabilities.ConfirmsAbort {
+		b.forgot(number)
+	}
+	if p == nil || p.lingering {
+		return
+	}
+	caps := b.host.ref.Capabilities
+	p.lingering, p.lingers, p.until = true, b.host.w.now, b.host.w.now+caps.LingerBound
+	if caps.ConfirmsAbort {
+		p.until = b.host.w.now + time.Hour
+	}
+}
+
+// after draws the conclusions of a message from what it promises.
+func (b *books) after() {
+	h := b.host
+	w := h.w
+	snap := h.ref.Snapshot()
+	switch m := b.message.(type) {
+	case nil:
+		b.dropWhere(func(p *promise) bool {
+			over := p.lingering && w.now >= p.until
+			return over && b.excuse(p)
+		})
+	case replica.Progress:
+		if p := b.live[m.Ticket.Number]; p != nil {
+			b.grow(p, m.Produced)
+		}
+	case replica.End:
+		b.drop(m.Ticket.Number)
+	case replica.Linger:
+		b.linger(m.Ticket.Number)
+	case replica.AttemptFailed:
+		b.attemptFailed(m)
+	case replica.Announced:
+		b.announced(m, snap)
+	case replica.Probed:
+		b.probed(m, snap)
+	case replica.ProbeFailed:
+		b.failed++
+		if m.Failure.Kind == engine.Refused {
+			b.seen = w.since(m.Began)
+			if b.old.State == replica.Draining && b.failed >= h.cfg.FailedProbes {
+				b.dropWhere(func(*promise) bool { return true })
+			}
+		}
+	}
+	if b.blinded && !snap.Recovering {
+		b.blinded = false
+	}
+	b.compare(snap)
+}
+
+// forgot notes a ticket that was given up while the actor was down, or by the very message at which it failed: the attempt has
+// returned, so nobody announces it to the next instance.
+func (b *books) forgot(number uint64) {
+	if b.host.p.alive {
+		b.excused[number] = true
+	}
+}
+
+// excuse notes a ticket whose time was up, or that the engine's figures ended, while the process was stopped: that lets go
+// of nothing, and nobody can know.
+func (b *books) excuse(p *promise) bool {
+	if e := b.host.p; e.alive && (e.frozen() || e.stops >= p.lingers) {
+		b.excused[p.number] = true
+	}
+	return true
+}
+
+func (b *books) attemptFailed(m replica.AttemptFailed) {
+	lingers := m.Failure.Kind == engine.Stalled || m.Failure.Kind == engine.Broken && !b.host.ref.Capabilities.ConfirmsAbort
+	if lingers {
+		b.linger(m.Ticket.Number)
+		return
+	}
+	b.drop(m.Ticket.Number)
+}
+
+func (b *books) announced(m replica.Announced, snap *replica.Snapshot) {
+	if m.Epoch != snap.Epoch || !b.old.Recovering {
+		return
+	}
+	for i := range m.Tickets {
+		t := &m.Tickets[i]
+		n := t.Claim.Ticket.Number
+		if t.Incarnation != snap.Incarnation || b.live[n] != nil || b.ended[n] {
+			continue
+		}
+		p := &promise{claim: t.Claim, number: n, granted: b.host.w.now}
+		b.book(p)
+		b.grow(p, t.Produced)
+		if t.State == ledger.Lingering {
+			b.linger(n)
+		}
+	}
+}
+
+func (b *books) probed(m replica.Probed, snap *replica.Snapshot) {
+	b.failed = 0
+	began := b.host.w.since(m.Began)
+	if snap.Incarnation != b.old.Incarnation {
+		b.dropWhere(func(p *promise) bool { return p.granted < b.seen })
+	}
+	if b.old.Load.Limits.BlockTokens == 0 {
+		for _, p := range b.live {
+			b.grow(p, 0)
+		}
+	}
+	b.seen = began
+	running := m.Status.Load.RunningSequences
+	if b.host.ref.Capabilities.ConfirmsAbort || running == nil {
+		return
+	}
+	sequences := *running
+	if m.Status.Load.WaitingSequences != nil {
+		sequences += *m.Status.Load.WaitingSequences
+	}
+	for _, p := range b.live {
+		if !p.lingering && p.granted < began {
+			sequences -= p.claim.Seats
+		}
+	}
+	if sequences <= 0 {
+		b.dropWhere(func(p *promise) bool { return p.lingering && p.lingers < began && b.excuse(p) })
+	}
+}
+
+// compare looks whether the code's sums are ours.
+func (b *books) compare(snap *replica.Snapshot) {
+	w := b.host.w
+	if b.blinded {
+		return
+	}
+	if got := snap.Load.BookedBlocks; got != b.booked() {
+		w.violate(Grant, "%s says that %d blocks are booked, and promised are %d, after %T", b.host.id, got, b.booked(), b.message)
+	}
+	if got := snap.Load.SeatsBooked; got != b.seats {
+		w.violate(Grant, "%s says that %d seats are booked, and promised are %d, after %T", b.host.id, got, b.seats, b.message)
+	}
+	if got := snap.Load.OverdraftBlocks; got != b.overdraft {
+		w.violate(Growth, "%s says that %d blocks are overdrawn, and it is %d, after %T", b.host.id, got, b.overdraft, b.message)
+	}
+}
+
+// held checks what the engine holds for us against what is promised.
+func (b *books) held() {
+	w, p := b.host.w, b.host.p
+	if b.blinded || !p.alive || b.host.gone {
+		return
+	}
+	s := p.m.Status()
+	used := s.UsedBlocks
+	for n := range b.excused {
+		held, _ := p.m.HeldBlocks(ticketID(n))
+		used -= held
+	}
+	for _, a := range p.canaries {
+		held, _ := p.m.HeldBlocks(a.request.ID)
+		used -= held // it is no request's
+	}
+	if scoring.Blocks(used) > b.booked() {
+		w.violate(Cover, "%s holds %d blocks for us, and %d are booked", b.host.id, used, b.booked())
+		b.explain()
+	}
+	if w.strict() && s.Preemptions > 0 {
+		w.violate(Cover, "%s has preempted %d times in strict mode", b.host.id, s.Preemptions)
+	}
+}
+
+// explain lays out who holds what.
+func (b *books) explain() {
+	w := b.host.w
+	if w.log.out == nil {
+		return
+	}
+	for n := range w.tickets {
+		number := uint64(n) //nolint:gosec // an index
+		held, known := b.host.p.m.HeldBlocks(ticketID(number))
+		p := b.live[number]
+		if w.tickets[n].host != b.host || !known && p == nil {
+			continue
+		}
+		w.explain("ticket %d: the engine holds %d blocks for it", number, held)
+		if p != nil {
+			w.explain("ticket %d: promised are %d private and %d shared blocks and %d overdrawn, after %d tokens; lingering: %t",
+				number, p.claim.PrivateBlocks, len(p.claim.SharedKeys), p.overdraft, p.produced, p.lingering)
+		}
+	}
+}

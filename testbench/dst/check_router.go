@@ -1,0 +1,242 @@
+package dst
+
+import (
+	"slices"
+	"time"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/replica"
+	"plimsoll/actors/router"
+	"plimsoll/actors/stream"
+	"plimsoll/scoring"
+)
+
+// withdrawn notes that a call has taken a submission back.
+func (w *world) withdrawn(c *call, number uint64) {
+	if c.taken == nil {
+		c.taken = map[uint64]bool{}
+	}
+	c.taken[number] = false
+}
+
+// checkPlaced looks at what the router grants a call.
+func (w *world) checkPlaced(c *call, m stream.Placed) {
+	if c.taken[m.Number] {
+		w.violate(Cancel, "call %d: submission %d is placed after it was withdrawn", c.n, m.Number)
+	}
+	seen := map[int]bool{}
+	for i := range m.Placements {
+		p := &m.Placements[i]
+		number := p.Claim.Ticket.Number
+		rec := w.ticket(number)
+		if rec.grants == 0 || rec.releases > 0 {
+			w.violate(Grant, "call %d is given ticket %d, granted %d times and ended %d times", c.n, number, rec.grants, rec.releases)
+		}
+		if seen[p.Leg] {
+			w.violate(Outcome, "call %d: leg %d is placed twice", c.n, p.Leg)
+		}
+		seen[p.Leg] = true
+		w.checkOverlap(c, m, p)
+	}
+	// The router counts prompts as cached where it has sent them.
+	for i := range m.Placements {
+		p := &m.Placements[i]
+		h := w.hostOf(p.Ref)
+		if h.feed.place != nil {
+			h.feed.slot.speculate(w.now, p.Claim.Ticket.Number, c.names(p.Leg), w.plan.router.SpeculationTTL)
+		}
+	}
+}
+
+// checkOverlap compares what was counted as cached with what the feed has said.
+func (w *world) checkOverlap(c *call, m stream.Placed, p *stream.Placement) {
+	h := w.hostOf(p.Ref)
+	for i := range m.Placements {
+		o := &m.Placements[i]
+		if o.Leg != p.Leg && o.Ref == p.Ref && o.Leg/c.req.N == p.Leg/c.req.N && len(c.legs[o.Leg].got)+len(c.legs[p.Leg].got) == 0 {
+			return // another leg brings the prompt there
+		}
+	}
+	got := int(p.OverlapTokens) / blockTokens
+	if most := h.feed.slot.most(w.ticket(p.Claim.Ticket.Number).reserved, c.names(p.Leg)); got > most {
+		w.violate(Index, "call %d: leg %d counts %d blocks as cached on %s, where there are %d", c.n, p.Leg, got, h.id, most)
+	}
+}
+
+// names are the checkers' names of a leg's prompt.
+func (c *call) names(leg int) []uint64 {
+	if c.named == nil {
+		c.named = make([][]uint64, len(c.ids))
+	}
+	at := leg / c.req.N
+	if got := c.legs[leg].got; len(got) > 0 {
+		return names(c.req.CacheSalt, append(slices.Clone(c.ids[at]), got...), blockTokens)
+	}
+	if c.named[at] == nil {
+		c.named[at] = names(c.req.CacheSalt, c.ids[at], blockTokens)
+	}
+	return c.named[at]
+}
+
+// checkRejected looks whether the router had a cause.
+func (w *world) checkRejected(c *call, m stream.Rejected) {
+	if c.asked != m.Number || c.ended {
+		return
+	}
+	waited := w.now - c.waited
+	switch m.Fault.Kind {
+	case fault.Contended:
+		shed := false
+		for _, l := range c.legs {
+			shed = shed || l.lastFail != nil && faultKind(l.lastFail) == fault.Contended
+		}
+		if !shed && waited < w.plan.router.QueueTimeout && w.now-c.inserted < w.plan.router.QueueTimeout {
+			w.violate(Outcome, "call %d is refused as contended after %s", c.n, waited)
+		}
+	case fault.NoReplica:
+		if h := w.couldServe(c); h != nil {
+			w.violate(Outcome, "call %d is refused because nobody serves, and %s does", c.n, h.id)
+		}
+	case fault.ContextLength:
+		for n := range c.legs {
+			if h := w.couldHold(c, n); h != nil && len(c.legs) == 1 {
+				w.violate(Outcome, "call %d is refused as too long, and %s could hold it", c.n, h.id)
+			}
+		}
+	case fault.BadInput:
+		if len(c.legs) < 2 {
+			w.violate(Outcome, "call %d is refused: %s", c.n, m.Fault.Message)
+		}
+	case fault.EngineFailed, fault.Deadline:
+		if w.couldServe(c) != nil {
+			w.violate(Outcome, "call %d fails (%s), and somebody else could take over", c.n, m.Fault.Kind)
+		}
+	default:
+		w.violate(Outcome, "call %d is refused: %s: %s", c.n, m.Fault.Kind, m.Fault.Message)
+	}
+}
+
+// couldServe returns a replica that serves and could take every leg of a call that has a single one.
+func (w *world) couldServe(c *call) *host {
+	if len(c.legs) > 1 {
+		return nil
+	}
+	for _, h := range w.present() {
+		s := h.ref.Snapshot()
+		if s.State == replica.Ready && w.holds(h, c, 0) && !c.legs[0].failedAt(h, s.Incarnation) && w.inFleet(h) {
+			return h
+		}
+	}
+	return nil
+}
+
+func (w *world) inFleet(h *host) bool {
+	for _, r := range w.router.fleet {
+		if r == h.ref {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *leg) failedAt(h *host, incarnation uint64) bool {
+	for _, f := range l.failed {
+		if f.host == h && f.incarnation == incarnation {
+			return true
+		}
+	}
+	return false
+}
+
+// couldHold returns a replica that could hold the shortest answer of a leg if it were idle and up.
+func (w *world) couldHold(c *call, leg int) *host {
+	for _, h := range w.present() {
+		if w.holds(h, c, leg) && w.inFleet(h) {
+			return h
+		}
+	}
+	return nil
+}
+
+func (w *world) holds(h *host, c *call, leg int) bool {
+	s := h.ref.Snapshot()
+	return s.Told && len(c.prompt(leg))+max(1, c.req.MinTokens, len(c.legs[leg].got)+1) <= h.p.cfg.SequenceTokens()
+}
+
+// watchEvery is how often the slow checkers look around.
+const watchEvery = 250 * time.Millisecond
+
+// patience is how long somebody may wait although an idle replica could take it: the router looks again every second.
+const patience = 1750 * time.Millisecond
+
+// resumePatience is the same for an answer that is to go on: what a replica prefills for such ones at a time is bounded.
+const resumePatience = 12 * time.Second
+
+// watch looks at whoever waits, and at what should be ready by now.
+func (w *world) watch() {
+	w.in(watchEvery, evWatch)
+	for _, c := range w.calls {
+		if c.ended || c.asked == 0 {
+			continue
+		}
+		bound, patience := w.plan.router.QueueTimeout+4*time.Second, patience
+		if c.begun() {
+			bound, patience = w.plan.router.ResumeWait+4*time.Second, resumePatience
+		}
+		if w.now-c.waited > bound {
+			w.violate(Hold, "call %d has waited %s and may wait %s", c.n, w.now-c.waited, bound)
+		}
+		if !c.encoded || w.router.box.suspended || !w.hasRoom(c) {
+			c.roomSince = none
+			continue
+		}
+		if c.roomSince == none {
+			c.roomSince = w.now
+		}
+		if w.now-c.roomSince > patience {
+			w.violate(Hold, "call %d has waited for %s while a replica had room for it", c.n, w.now-c.roomSince)
+		}
+	}
+	w.phase()
+}
+
+// hasRoom says whether some replica could surely take all legs of a call now.
+func (w *world) hasRoom(c *call) bool {
+	for _, h := range w.present() {
+		if w.roomOn(h, c) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) roomOn(h *host, c *call) bool {
+	s := h.ref.Snapshot()
+	b := &h.books
+	if s.State != replica.Ready || b.blinded || h.drained || !s.Told || s.Suspect || h.sluggish || h.box.suspended || w.time().Before(s.CoolingUntil) || b.overdraft > 0 || !w.inFleet(h) {
+		return false
+	}
+	limits := s.Load.Limits
+	if s.QuotaSeats != nil {
+		limits.Seats = min(limits.Seats, *s.QuotaSeats)
+	}
+	need := scoring.Blocks(0)
+	for n, l := range c.legs {
+		if l.finish != nil || len(l.tries) > 0 && !l.tries[len(l.tries)-1].returned && !l.tries[len(l.tries)-1].cancelled {
+			continue
+		}
+		if l.failedAt(h, s.Incarnation) || !w.holds(h, c, n) {
+			return false
+		}
+		prompt := scoring.Tokens(len(c.prompt(n)))
+		most := limits.SequenceTokens - prompt // with what it has produced
+		if c.req.MaxTokens != nil {
+			most = min(most, scoring.Tokens(*c.req.MaxTokens))
+		}
+		need += min(limits.KVBlocks, (prompt+most).Blocks(limits.BlockTokens)+1)
+	}
+	return s.Load.SeatsBooked == b.seats && b.seats+len(c.legs) <= limits.Seats-s.Load.ForeignSeats &&
+		b.booked()+need <= limits.KVBlocks-s.Load.ForeignBlocks
+}
+
+var _ router.Shell = (*front)(nil)

@@ -1,0 +1,207 @@
+package dst
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"plimsoll/actors/fault"
+	"plimsoll/actors/replica"
+	"plimsoll/actors/router"
+	"plimsoll/actors/stream"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+// front is the model's router: its actor, its tokenizer workers, and the roster of the fleet.
+type front struct {
+	w      *world
+	m      *router.Machine
+	box    mailbox
+	fleet  []*replica.Ref // ordered by ID
+	jobs   map[*call]*stream.Submit
+	armed  time.Duration
+	epoch  uint64
+	panics bool
+	step   *call // whose submission the step in hand is about; nil: nobody's
+}
+
+// encoded is a worker's result.
+type encoded struct {
+	call *call
+	sub  *stream.Submit
+}
+
+func (f *front) start() {
+	w := f.w
+	f.epoch++
+	f.panics = false
+	f.armed = none
+	f.jobs = map[*call]*stream.Submit{}
+	m, err := router.NewMachine(w.plan.router, rand.New(rand.NewPCG(w.cfg.Seed, f.epoch)), w.newTicket)
+	if err != nil {
+		panic(err)
+	}
+	f.m = m
+	f.box.resume()
+	if f.epoch > 1 {
+		for _, c := range w.calls {
+			if c.listens() {
+				c.box.post(&f.box, stream.RouterRestarted{})
+			}
+		}
+	}
+}
+
+func (f *front) shell() router.Shell {
+	if plant := f.w.cfg.Plant; plant != nil && plant.router != nil {
+		return plant.router(f)
+	}
+	return f
+}
+
+// receive implements actor.
+func (f *front) receive(message any) {
+	w := f.w
+	if f.panics {
+		f.panic(message)
+		return
+	}
+	switch m := message.(type) {
+	case *stream.Submit:
+		f.submit(m)
+		return
+	case encoded:
+		f.encoded(m)
+		return
+	case stream.Withdraw:
+		c := w.byHandle[m.Call]
+		if sub := f.jobs[c]; sub != nil && (m.Number == 0 || m.Number == sub.Number) {
+			delete(f.jobs, c)
+			c.box.post(&f.box, stream.Withdrawn{Number: m.Number})
+			return
+		}
+	case stream.Failed:
+		w.hostByID(m.Replica).feed.slot.withdraw(w.now, m.Ticket.Number)
+	case stream.Finished:
+		w.hostByID(m.Replica).feed.slot.withdraw(w.now, m.Ticket.Number)
+	}
+	f.message(message)
+}
+
+func (f *front) message(message any) {
+	if plant := f.w.cfg.Plant; plant != nil && plant.toRouter != nil {
+		if message = plant.toRouter(f, message); message == nil {
+			return
+		}
+	}
+	f.m.Message(f.w.time(), message, f.fleet, f.shell())
+	f.arm()
+}
+
+func (f *front) tick() {
+	f.m.Tick(f.w.time(), f.fleet, f.shell())
+	f.arm()
+}
+
+func (f *front) arm() {
+	at, ok := f.m.NextTick()
+	if !ok {
+		return
+	}
+	when := f.w.since(at)
+	if f.armed != none && f.armed <= when {
+		return
+	}
+	f.armed = max(when, f.w.now)
+	e := f.w.at(when, evTick)
+	e.n = f.epoch
+}
+
+// submit has a submission tokenized, unless it brings its prompts.
+func (f *front) submit(sub *stream.Submit) {
+	w := f.w
+	c := w.byHandle[sub.Call]
+	delete(f.jobs, c) // an older one
+	if sub.Prompts != nil {
+		f.message(sub)
+		return
+	}
+	f.jobs[c] = sub
+	wait := w.delay()
+	if w.chance(0.2) {
+		wait = w.between(0, 200*time.Millisecond)
+	}
+	e := w.in(wait, evEncoded)
+	e.box, e.msg = &f.box, encoded{c, sub}
+}
+
+func (f *front) encoded(e encoded) {
+	if f.jobs[e.call] != e.sub {
+		return // withdrawn, superseded, or of an instance before
+	}
+	delete(f.jobs, e.call)
+	prompts := make([]stream.Prompt, len(e.sub.Call.Request.Input.Texts))
+	for i := range prompts {
+		prompts[i].IDs = e.call.prompts()[i]
+	}
+	e.call.box.post(&f.box, stream.Encoded{Prompts: prompts})
+	full := *e.sub
+	full.Prompts = prompts
+	f.message(&full)
+}
+
+func (f *front) panic(message any) {
+	w := f.w
+	w.note(noteFailed, 0, 0, 0)
+	f.m.Fail(message, f.fleet, f)
+	f.panics = false
+	f.epoch++
+	f.jobs = nil
+	f.box.suspend()
+	w.in(w.between(time.Millisecond, 300*time.Millisecond), evRevive)
+}
+
+// The effects of the router's machine.
+
+// TellCall implements router.Shell.
+func (f *front) TellCall(handle *stream.Call, message any) {
+	w := f.w
+	c := w.byHandle[handle]
+	switch m := message.(type) {
+	case stream.Placed:
+		w.note(notePlaced, c.n, m.Number, uint64(len(m.Placements)))
+		w.checkPlaced(c, m)
+	case stream.Rejected:
+		w.note(noteReject, c.n, m.Number, uint64(m.Fault.Kind))
+		w.checkRejected(c, m)
+	case stream.Withdrawn:
+		w.note(noteWithdrawn, c.n, m.Number, 0)
+		c.taken[m.Number] = true
+	}
+	c.box.post(&f.box, message)
+}
+
+// Reserve implements router.Shell.
+func (f *front) Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
+	w := f.w
+	h := w.hostOf(ref)
+	w.note(noteReserve, h.n, claim.Ticket.Number, incarnation)
+	rec := w.ticket(claim.Ticket.Number)
+	rec.reserved, rec.host = w.now, h
+	h.box.post(&f.box, &replica.Reserve{Claim: claim, Incarnation: incarnation, Prefill: prefill})
+}
+
+// GiveBack implements router.Shell.
+func (f *front) GiveBack(ref *replica.Ref, ticket scoring.Ticket) {
+	w := f.w
+	h := w.hostOf(ref)
+	w.note(noteGiveBack, h.n, ticket.Number, 0)
+	w.released(ticket.Number, h)
+	h.box.post(&f.box, replica.End{Ticket: ticket, Reason: ledger.Refused})
+}
+
+// Turned implements router.Shell.
+func (f *front) Turned(fault.Kind) {}
+
+// Dispatched implements router.Shell.
+func (f *front) Dispatched(time.Duration) {}

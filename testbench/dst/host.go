@@ -1,0 +1,301 @@
+package dst
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"plimsoll/actors/replica"
+	"plimsoll/actors/stream"
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+// host is one replica: its actor with connection and feed, its engine's process, and the checkers' books of it.
+type host struct {
+	w    *world
+	n    int
+	id   scoring.ReplicaID
+	ref  *replica.Ref
+	cfg  replica.Config
+	m    *replica.Machine
+	box  mailbox
+	p    *process
+	feed feed
+
+	connection connection
+	books      books
+
+	canary   *attempt // the last one
+	sluggish bool     // it was slow or stood still at some time, so that the router may leave it alone for a while
+
+	request    *replica.Reserve // being answered
+	panics     bool             // at its next message
+	armed      time.Duration    // when its timer rings; none: it does not
+	epoch      uint64           // counts timers and probes of instances apart
+	gone       bool
+	drained    bool          // asked to
+	distrusted bool          // has refused us at some time
+	readyAt    time.Duration // since when it is ready without a break; none: it is not
+	troubled   time.Duration // when it was last in trouble that it may show
+	served     int           // first tokens since the heal
+}
+
+const none = time.Duration(-1)
+
+// engineStub is what a reference needs of an engine.
+type engineStub struct {
+	engine.Engine
+
+	caps engine.Capabilities
+}
+
+// Capabilities implements engine.Engine.
+func (e engineStub) Capabilities() engine.Capabilities { return e.caps }
+
+func (w *world) newHost() *host {
+	w.hostsMade++
+	h := &host{w: w, n: w.hostsMade, id: scoring.ReplicaID([]byte{'r', byte('0' + w.hostsMade/10), byte('0' + w.hostsMade%10)}), armed: none, readyAt: none}
+	h.cfg = replica.DefaultConfig(h.id, modelName)
+	if w.chance(0.5) {
+		h.cfg.RampSeats = 2
+	}
+	h.ref = replica.NewRef(h.id, modelName, engineStub{caps: w.capabilities()}, nil)
+	h.box = mailbox{w: w, owner: h, id: w.newBox()}
+	h.p = newProcess(w, h)
+	h.feed.host = h
+	h.connection.host = h
+	h.books.init(h)
+	return h
+}
+
+// start begins an instance of the actor.
+func (h *host) start() {
+	w := h.w
+	h.epoch++
+	h.panics = false
+	h.books.restart()
+	h.m = nil
+	h.m = replica.NewMachine(w.time(), h.cfg, h.ref, func(epoch uint64) int {
+		n := 0
+		for _, c := range w.calls {
+			if c.listens() {
+				c.box.post(&h.box, replicaRestarted(h.ref, epoch))
+				n++
+			}
+		}
+		return n
+	}, h.shell())
+	h.books.opened()
+	h.connection.start()
+	h.feed.start()
+	h.arm()
+	h.box.resume()
+}
+
+func (h *host) shell() replica.Shell {
+	if plant := h.w.cfg.Plant; plant != nil && plant.replica != nil {
+		return plant.replica(h)
+	}
+	return h
+}
+
+// receive implements actor.
+func (h *host) receive(message any) {
+	if h.panics {
+		h.panic(message)
+		return
+	}
+	if l, ok := message.(replica.Learned); ok {
+		h.feed.learn(l)
+		return
+	}
+	h.step(message)
+}
+
+func (h *host) step(message any) {
+	w := h.w
+	h.books.before(message)
+	if plant := w.cfg.Plant; plant != nil && plant.toReplica != nil {
+		message = plant.toReplica(h, message)
+	}
+	h.request, _ = message.(*replica.Reserve)
+	switch m := message.(type) {
+	case nil:
+	case canaryDone:
+		h.m.CanaryDone(w.time(), m.number, m.err, h.shell())
+	default:
+		h.m.Message(w.time(), message, h.shell())
+	}
+	h.books.after()
+	h.arm()
+}
+
+func (h *host) tick() {
+	h.books.before(nil)
+	h.m.Tick(h.w.time(), h.shell())
+	h.books.after()
+	h.arm()
+}
+
+// arm keeps one timer, which is left to ring early.
+func (h *host) arm() {
+	at, ok := h.m.NextTick()
+	if !ok {
+		return
+	}
+	when := h.w.since(at)
+	if h.armed != none && h.armed <= when {
+		return
+	}
+	h.armed = max(when, h.w.now)
+	e := h.w.at(when, evTick)
+	e.host, e.n = h, h.epoch
+}
+
+// panic is the actor's failure at a message, which is lost.
+func (h *host) panic(message any) {
+	w := h.w
+	w.note(noteFailed, h.n, 0, 0)
+	h.panics = false
+	h.m.Fail()
+	h.books.blind()
+	switch m := message.(type) {
+	case replica.Linger:
+		h.books.forgot(m.Ticket.Number)
+	case replica.AttemptFailed:
+		h.books.forgot(m.Ticket.Number)
+	case *replica.Reserve:
+		r := m
+		w.router.box.post(&h.box, &replica.Refused{Ticket: r.Claim.Ticket, Replica: h.id, Reason: ledger.Closed, Snapshot: h.ref.Snapshot()})
+	}
+	h.box.suspend()
+	h.armed = none
+	h.epoch++
+	h.connection.stop()
+	h.CancelCanary()
+	h.feed.stop()
+	w.in(w.between(time.Millisecond, 300*time.Millisecond), evRevive).host = h
+}
+
+// The effects of the replica's machine.
+
+// Grant implements replica.Shell.
+func (h *host) Grant(t scoring.Ticket) {
+	h.w.note(noteGrant, h.n, t.Number, 0)
+	h.books.granted(h.request, t)
+	h.w.router.box.post(&h.box, &replica.Granted{Ticket: t, Replica: h.id, Snapshot: h.ref.Snapshot()})
+}
+
+// Refuse implements replica.Shell.
+func (h *host) Refuse(t scoring.Ticket, why ledger.Reason) {
+	h.w.note(noteRefuse, h.n, t.Number, uint64(why))
+	h.w.router.box.post(&h.box, &replica.Refused{Ticket: t, Replica: h.id, Reason: why, Snapshot: h.ref.Snapshot()})
+}
+
+// Publish implements replica.Shell.
+func (h *host) Publish(s *replica.Snapshot, room bool) {
+	if s.State == replica.Ready && !s.Recovering {
+		if h.readyAt == none {
+			h.readyAt = h.w.now
+		}
+	} else {
+		h.readyAt = none
+	}
+	if room {
+		h.w.router.box.post(&h.box, replica.Room{Replica: h.id})
+	}
+}
+
+// HurryProbe implements replica.Shell.
+func (h *host) HurryProbe() { h.connection.hurry() }
+
+// TuneFeed implements replica.Shell.
+func (h *host) TuneFeed(blockTokens, capacity scoring.Tokens, incarnation uint64) {
+	h.feed.tune(tuning{blockTokens, capacity, incarnation})
+}
+
+// VoidIndex implements replica.Shell.
+func (h *host) VoidIndex() { h.feed.forget() }
+
+// Entered implements replica.Shell.
+func (h *host) Entered(from, to replica.State, why string) {
+	h.w.note(noteState, h.n, uint64(from), uint64(to))
+	h.w.explain("%s: %s, was %s: %s", h.id, to, from, why)
+	if to == replica.Gone && !h.gone {
+		h.gone = true
+		h.w.leave(h)
+	}
+}
+
+// Alarm implements replica.Shell.
+func (h *host) Alarm(what string) { h.w.explain("%s: alarm: %s", h.id, what) }
+
+// SendCanary implements replica.Shell.
+func (h *host) SendCanary(number uint64, model string) {
+	w := h.w
+	w.note(noteCanary, h.n, number, 0)
+	w.canaries++
+	id := "canary-" + strconv.Itoa(w.canaries)
+	h.canary = &attempt{id: number, host: h, mischief: NumFaults, request: engine.Request{
+		ID: id, Model: model, PromptTokens: []uint32{h.cfg.CanaryToken}, MaxTokens: 1, IgnoreEOS: true, CacheSalt: id,
+	}}
+	w.begin(h.canary)
+}
+
+// CancelCanary implements replica.Shell.
+func (h *host) CancelCanary() {
+	if a := h.canary; a != nil && !a.returned && !a.cancelled {
+		h.w.cancel(a)
+	}
+}
+
+// canaryDone is the end of a canary, or a token of it.
+func (h *host) canaryDone(a *attempt, err error) {
+	if a.returned {
+		return
+	}
+	a.returned = true
+	switch {
+	case len(a.got) > 0:
+		err = nil
+	case err == nil:
+		err = noEnd
+	}
+	h.box.post(&h.box, canaryDone{a.id, err})
+}
+
+type canaryDone struct {
+	number uint64
+	err    error
+}
+
+// Evict implements replica.Shell.
+func (h *host) Evict(incarnation uint64, hung bool, why string) {
+	w := h.w
+	other := func(r *replica.Ref) bool {
+		s := r.Snapshot()
+		return r != h.ref && s.State.Routable() && !s.Suspect && !s.Recovering
+	}
+	if !slices.ContainsFunc(w.router.fleet, other) {
+		return
+	}
+	w.note(noteEvict, h.n, incarnation, 0)
+	for _, c := range w.calls {
+		if c.listens() {
+			c.box.post(&h.box, stream.Leave{Ref: h.ref, Incarnation: incarnation, Hung: hung, Why: why})
+		}
+	}
+}
+
+// close stops the actor of a replica that has left.
+func (h *host) close() {
+	h.box.close()
+	h.epoch++
+	h.connection.stop()
+	h.CancelCanary()
+	h.feed.stop()
+	h.ref.SetPlace(nil)
+	h.books.close()
+}

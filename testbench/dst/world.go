@@ -1,0 +1,331 @@
+package dst
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"plimsoll/actors/replica"
+	"plimsoll/actors/router"
+	"plimsoll/actors/stream"
+	"plimsoll/scoring"
+)
+
+// Config says what to run.
+type Config struct {
+	Seed  uint64
+	Log   io.Writer // hears of everything that happens; nil: nobody does
+	Plant *Plant    // a bug to find; nil: none
+}
+
+// Result is what a run has come to.
+type Result struct {
+	Seed      uint64
+	Digest    uint64 // of the log
+	Events    uint64
+	Replicas  int
+	Legs      int
+	KVBatches uint64
+	Attempts  int
+	Virtual   time.Duration
+	Ends      [NumEnds]int // calls, by how they ended
+	Coverage  Coverage
+	Violation *Violation // nil: all held
+}
+
+// Worth says whether the run reached the floors of a run that proves anything.
+func (r *Result) Worth() bool {
+	return r.Replicas >= ReplicasFloor && r.Legs >= LegsFloor && r.Events >= EventsFloor && r.KVBatches > 0
+}
+
+// End is how a request ended.
+type End uint8
+
+// Ends of a request.
+const (
+	Finished End = iota
+	Refused
+	Failed
+	Cancelled
+
+	NumEnds
+)
+
+// String returns the word used in tables.
+func (e End) String() string { return [NumEnds]string{"finished", "refused", "failed", "cancelled"}[e] }
+
+// world is one run.
+type world struct {
+	clock
+
+	cfg  Config
+	plan plan
+	rng  *rand.Rand
+	log  record
+	base time.Time
+
+	events    uint64
+	kvBatches uint64
+	bad       *Violation
+	coverage  Coverage
+
+	boxes     int32
+	indexes   *replica.Indexes
+	router    front
+	hosts     []*host // all that were ever there
+	hostsMade int
+	calls     []*call
+	byHandle  map[*stream.Call]*call
+	tickets   []ticketRecord // by number
+	callsMade int
+	legs      int
+	attempts  int
+	canaries  int
+	budget    *stream.Budget
+	prefixes  [][]uint32 // beginnings that prompts share
+
+	healed  time.Duration // none: not yet
+	waved   bool
+	wavedAt time.Duration
+	wall    time.Duration // what the wall clock shows beside the true time
+	panics  int           // of the router
+}
+
+// ticketRecord is what became of a ticket.
+type ticketRecord struct {
+	host     *host
+	reserved time.Duration
+	grants   int
+	releases int // messages that end it
+}
+
+// Run runs one seed.
+func Run(cfg Config) (result Result) {
+	w := &world{
+		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x9e3779b97f4a7c15)), base: time.Unix(1_800_000_000, 0).UTC(),
+		log: record{out: cfg.Log}, indexes: replica.NewIndexes(modelName), byHandle: map[*stream.Call]*call{},
+		tickets: make([]ticketRecord, 1, 256), healed: none, budget: stream.NewBudget(),
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			w.violate(Sanity, "panic: %v\n%s", value, debug.Stack())
+		}
+		result = w.result()
+	}()
+	w.drawPlan()
+	w.begins()
+	for w.bad == nil && !w.over() {
+		e := w.next()
+		w.events++
+		w.dispatch(e)
+		w.done(e)
+	}
+	return result
+}
+
+func (w *world) result() Result {
+	r := Result{
+		Seed: w.cfg.Seed, Digest: w.log.digest, Events: w.events, Replicas: w.plan.replicas, Legs: w.legs, KVBatches: w.kvBatches,
+		Attempts: w.attempts, Virtual: w.now, Coverage: w.coverage, Violation: w.bad,
+	}
+	for _, c := range w.calls {
+		if c.ended {
+			r.Ends[c.end()]++
+		}
+	}
+	return r
+}
+
+// begins sets the fleet up and draws traffic and faults.
+func (w *world) begins() {
+	w.router = front{w: w}
+	w.router.box = mailbox{w: w, owner: &w.router, id: w.newBox()}
+	w.router.start()
+	for range w.plan.replicas {
+		w.join()
+	}
+	w.drawPrefixes()
+	for w.legs < w.plan.legs {
+		c := w.newCall(false)
+		w.in(time.Duration(w.rng.Int64N(int64(w.plan.safety+2*time.Second))), evCall).call = c
+	}
+	for range w.plan.faults {
+		if f, ok := w.drawFault(); ok {
+			w.in(w.between(200*time.Millisecond, w.plan.safety), evFault).fault = f
+		}
+	}
+	w.in(watchEvery, evWatch)
+}
+
+func (w *world) dispatch(e *event) {
+	switch e.kind {
+	case evMail:
+		e.box.deliver()
+	case evDirect:
+		e.box.direct(e.msg)
+	case evTick:
+		w.ring(e)
+	case evProbe:
+		if e.n == e.host.connection.run {
+			e.host.connection.probe()
+		}
+	case evProbed:
+		if p, ok := e.msg.(probed); ok && e.n == e.host.connection.run {
+			e.host.connection.done(p)
+		}
+	case evArrive, evHangUp:
+		e.host.p.take(e)
+	case evPass:
+		e.host.p.pass(e.n)
+	case evFrame:
+		w.frame(e)
+	case evReturn:
+		err, _ := e.msg.(error)
+		if e.attempt.call == nil {
+			e.attempt.host.canaryDone(e.attempt, err)
+		} else {
+			e.attempt.call.returned(e.attempt, err)
+		}
+	case evBatch:
+		if b, ok := e.msg.(*batch); ok {
+			e.host.feed.arrive(e.n, b)
+		}
+	case evFeedBroke:
+		if e.n == e.host.feed.run {
+			e.host.feed.broke()
+		}
+	case evSubscribe:
+		if e.n == e.host.feed.run {
+			e.host.feed.subscribe()
+		}
+	case evRevive:
+		if e.host == nil {
+			w.router.start()
+		} else if !e.host.box.closed {
+			e.host.start()
+		}
+	case evCall:
+		e.call.start()
+	case evLeave:
+		e.call.leave()
+	case evEncoded:
+		e.box.post(e.box, e.msg)
+	case evFault:
+		w.inject(e.fault)
+	case evRecover:
+		w.recovers(e.fault, e.host)
+	case evWatch:
+		w.watch()
+	}
+}
+
+func (w *world) ring(e *event) {
+	switch {
+	case e.host != nil:
+		if e.n == e.host.epoch && w.now >= e.host.armed && e.host.armed != none {
+			e.host.armed = none
+			e.host.tick()
+		}
+	case e.call != nil:
+		if e.call.armed != none && w.now >= e.call.armed {
+			e.call.armed = none
+			e.call.timeout()
+		}
+	case e.n == w.router.epoch && w.router.armed != none && w.now >= w.router.armed:
+		if w.router.box.suspended {
+			return
+		}
+		w.router.armed = none
+		w.router.tick()
+	}
+}
+
+func (w *world) frame(e *event) {
+	ev, ok := e.msg.(*engineEvent)
+	a := e.attempt
+	if !ok || a.returned {
+		return
+	}
+	if !a.cancelled {
+		for _, t := range ev.Tokens {
+			a.got = append(a.got, t.ID)
+		}
+	}
+	if a.call == nil {
+		return // a canary's
+	}
+	if len(ev.Tokens) > 0 || ev.Finish != nil {
+		a.beat.Heard(w.time())
+	}
+	a.call.frame(a, ev)
+}
+
+func (w *world) newBox() int32 {
+	w.boxes++
+	return w.boxes
+}
+
+func (w *world) time() time.Time                    { return w.base.Add(w.now) }
+func (w *world) since(t time.Time) time.Duration    { return t.Sub(w.base) }
+func (w *world) strict() bool                       { return w.plan.router.Admission == router.Strict }
+func (w *world) ticket(number uint64) *ticketRecord { return &w.tickets[number] }
+
+func (w *world) newTicket() scoring.Ticket {
+	w.tickets = append(w.tickets, ticketRecord{})
+	return scoring.Ticket{Boot: 1, Number: uint64(len(w.tickets) - 1)}
+}
+
+func ticketID(number uint64) string { return scoring.Ticket{Boot: 1, Number: number}.String() }
+
+func (w *world) hostOf(ref *replica.Ref) *host {
+	for _, h := range w.hosts {
+		if h.ref == ref {
+			return h
+		}
+	}
+	panic(fmt.Sprintf("no replica %s", ref.ID))
+}
+
+func (w *world) hostByID(id scoring.ReplicaID) *host {
+	for _, h := range w.hosts {
+		if h.id == id {
+			return h
+		}
+	}
+	panic(fmt.Sprintf("no replica %s", id))
+}
+
+// join adds a replica to the fleet.
+func (w *world) join() *host {
+	h := w.newHost()
+	w.hosts = append(w.hosts, h)
+	w.router.fleet = append(w.router.fleet, h.ref)
+	h.start()
+	return h
+}
+
+// leave takes a drained replica out of the fleet, and ends its engine.
+func (w *world) leave(h *host) {
+	e := w.in(w.delay(), evRecover)
+	e.host, e.fault = h, Drain
+}
+
+func (w *world) left(h *host) {
+	w.router.fleet = slices.DeleteFunc(w.router.fleet, func(r *replica.Ref) bool { return r == h.ref })
+	h.close()
+	h.p.kill()
+}
+
+// present are the replicas of the fleet.
+func (w *world) present() []*host {
+	out := make([]*host, 0, len(w.hosts))
+	for _, h := range w.hosts {
+		if !h.gone {
+			out = append(out, h)
+		}
+	}
+	return out
+}
