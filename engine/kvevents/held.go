@@ -64,7 +64,7 @@ const recentMax = 4096
 // recent remembers the fingerprints of the batches applied last. A payload has the time of its making in it, so two
 // lives of an engine never share one.
 type recent struct {
-	prints []seenBatch // by number modulo recentMax
+	batches []seenBatch // by number modulo recentMax
 }
 
 type seenBatch struct {
@@ -74,25 +74,31 @@ type seenBatch struct {
 
 func (r *recent) add(seq, mark uint64) {
 	at := int(seq % recentMax)
-	for len(r.prints) <= at {
-		r.prints = append(r.prints, make([]seenBatch, max(1, min(len(r.prints), recentMax-len(r.prints))))...)
+	for len(r.batches) <= at {
+		r.batches = append(r.batches, make([]seenBatch, max(1, min(len(r.batches), recentMax-len(r.batches))))...)
 	}
-	r.prints[at] = seenBatch{seq: seq, mark: mark, set: true}
+	r.batches[at] = seenBatch{seq: seq, mark: mark, set: true}
 }
 
-// other says whether another batch of that number is remembered, and whether any is.
-func (r *recent) other(seq, mark uint64) (other, remembered bool) {
+// find returns the fingerprint of the batch of that number, if it is remembered.
+func (r *recent) find(seq uint64) (mark uint64, ok bool) {
 	at := int(seq % recentMax)
-	if at >= len(r.prints) || !r.prints[at].set || r.prints[at].seq != seq {
-		return false, false
+	if at >= len(r.batches) || !r.batches[at].set || r.batches[at].seq != seq {
+		return 0, false
 	}
-	return r.prints[at].mark != mark, true
+	return r.batches[at].mark, true
 }
 
 // same says whether that very batch is remembered.
 func (r *recent) same(seq, mark uint64) bool {
-	other, remembered := r.other(seq, mark)
-	return remembered && !other
+	known, ok := r.find(seq)
+	return ok && known == mark
 }
 
-func (r *recent) clear() { clear(r.prints) }
+// other says whether another batch of that number is remembered.
+func (r *recent) other(seq, mark uint64) bool {
+	known, ok := r.find(seq)
+	return ok && known != mark
+}
+
+func (r *recent) clear() { clear(r.batches) }

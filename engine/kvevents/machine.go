@@ -73,6 +73,8 @@ type machine struct {
 	since uint64 // the first batch of that run
 	next  uint64 // the batch that comes next in order
 	seen  recent
+	made  time.Time // when the engine made the last batch
+	seam  bool      // ... which came by a replay
 
 	// Where it stands towards the engine.
 	up        bool
@@ -81,7 +83,7 @@ type machine struct {
 	attempts  uint64
 	held      held
 	lifeAt    time.Time // when the last new life was noticed
-	exhausted bool      // the engine no longer has what a full replay would need
+	futile    bool      // the engine, so its last answer, no longer has what a full replay would need
 	// Where the replay before was damaged, if damageSeen: what is damaged twice at the same place stays so.
 	damageSeen bool
 	damageAt   uint64
@@ -226,34 +228,44 @@ func (m *machine) live(seq uint64, payload []byte) {
 		m.newLife(seq, payload, mark)
 	case seq > m.next:
 		m.hole(seq, payload, mark)
-	case !m.apply(seq, payload, mark):
+	default:
+		m.inOrder(seq, payload, mark)
+	}
+}
+
+// inOrder takes the published batch that comes next.
+func (m *machine) inOrder(seq uint64, payload []byte, mark uint64) {
+	batch, err := m.decoder.Decode(payload)
+	switch {
+	case err != nil:
 		m.hole(seq, nil, 0)
-	case m.attempt.active && m.attempt.purpose == fullReplay:
+	case m.seam && m.older(batch):
+		m.newLife(seq, payload, mark)
+	default:
+		m.seam = false
+		m.accept(seq, mark, batch)
 		// A replay that has not begun may have been taken before this batch: it may be needed once more.
-		if !m.held.add(seq, payload, mark) {
+		if m.attempt.active && m.attempt.purpose == fullReplay && !m.held.add(seq, payload, mark) {
 			m.fail()
 		}
 	}
 }
 
+// older says that a batch whose number fits was made before the last one. Where a life ends without its connection, behind
+// a proxy, while a replay runs, the numbers of what was on its way may fit to those of the next life: nothing but the time
+// tells.
+func (m *machine) older(b Batch) bool { return m.evident() && !b.At.IsZero() && b.At.Before(m.made) }
+
 // hold keeps a published batch until the replay has caught up with it.
 func (m *machine) hold(seq uint64, payload []byte, mark uint64) {
-	if seq < m.next {
-		// Replays overtake what was published at the same time; beyond what is remembered that is taken for granted
-		// until the replay has ended.
-		if other, remembered := m.seen.other(seq, mark); remembered && other {
-			m.newLife(seq, payload, mark)
-			return
-		}
-		m.skipped[engine.KVSkipOldLife]++
-		return
-	}
 	kept, same := m.held.find(seq, mark)
 	switch {
-	case kept && same:
-		m.skipped[engine.KVSkipOldLife]++
-	case kept, seq == 0 && len(m.held.batches) > 0:
+	case kept && !same, m.seen.other(seq, mark), !kept && seq == 0 && len(m.held.batches) > 0:
 		m.newLife(seq, payload, mark)
+	case kept, seq < m.next:
+		// Replays overtake what was published at the same time; beyond what is remembered that is taken for granted until
+		// the replay has ended.
+		m.skipped[engine.KVSkipOldLife]++
 	case !m.held.add(seq, payload, mark):
 		m.fail()
 		m.live(seq, payload)
@@ -327,6 +339,12 @@ func (m *machine) apply(seq uint64, payload []byte, mark uint64) bool {
 	if err != nil {
 		return false
 	}
+	m.accept(seq, mark, batch)
+	return true
+}
+
+// accept lets the batch that is next leave.
+func (m *machine) accept(seq, mark uint64, batch Batch) {
 	if batch.LostRemoval {
 		m.whole = false
 		m.void(m.worth())
@@ -343,9 +361,8 @@ func (m *machine) apply(seq uint64, payload []byte, mark uint64) bool {
 	for reason, n := range batch.Skipped {
 		m.skipped[reason] += n
 	}
-	m.state = m.worth()
+	m.state, m.made = m.worth(), batch.At
 	m.emit(engine.KVBatch{Seq: seq, At: batch.At, Events: batch.Events})
-	return true
 }
 
 // worth is the state that batches leave with.

@@ -66,12 +66,20 @@ func (m *machine) drop() {
 	m.attempt = attempt{}
 }
 
-// retry plans the next full replay, unless the engine has no more than is known.
+// futileMax is the longest wait for a replay that will hardly tell more than the one before: where the engine has
+// published more than it keeps, each costs it as much as all that it keeps, for nothing.
+const futileMax = time.Hour
+
+// retry plans the next full replay.
 func (m *machine) retry() {
-	if !m.limits.replay || m.exhausted || m.whole || !m.retryAt.IsZero() || m.attempt.active {
+	if !m.limits.replay || m.whole || !m.retryAt.IsZero() || m.attempt.active {
 		return
 	}
-	m.retryWait = min(max(2*m.retryWait, m.limits.retryFirst), m.limits.retryMax)
+	longest := m.limits.retryMax
+	if m.futile {
+		longest = max(longest, futileMax)
+	}
+	m.retryWait = min(max(2*m.retryWait, m.limits.retryFirst), longest)
 	m.retryAt = m.now.Add(jittered(m.retryWait, m.entropy()))
 }
 
@@ -96,8 +104,8 @@ func (m *machine) replayed(seq uint64, payload []byte) {
 	}
 	switch {
 	case seq < m.next:
-		if other, remembered := m.seen.other(seq, mark); remembered && other {
-			m.otherLife()
+		if m.seen.other(seq, mark) {
+			m.contradict()
 		}
 	case seq > m.next && a.purpose == checkReplay:
 		m.hole(seq, payload, mark)
@@ -141,22 +149,23 @@ func (m *machine) begin(seq, mark uint64) bool {
 	case checkReplay:
 	case gapReplay:
 		if seq > m.next { // the engine no longer has what is missing: what it has begins a new run
-			m.exhausted = true
+			m.futile = true
 			m.void(engine.KVReplaying)
 			m.base(seq)
 		}
 	case fullReplay:
 		if !a.holding {
 			if seq > 0 && m.known && seq >= m.since {
-				m.exhausted = true
+				m.futile = true
 				m.drop()
 				m.held.clear()
+				m.retry()
 				return false
 			}
 			a.holding = true
 			m.void(engine.KVReplaying)
 		}
-		m.exhausted = seq > 0
+		m.futile = seq > 0
 		m.base(seq)
 	}
 	return true
@@ -170,8 +179,18 @@ func (m *machine) otherLife() {
 	m.ask(fullReplay, 0, true)
 }
 
+// contradict: replay and publisher, or two parts of a replay, are of different lives. If everything was asked for
+// already, asking again at once could go on for ever.
+func (m *machine) contradict() {
+	if m.attempt.purpose == fullReplay {
+		m.fail()
+	} else {
+		m.otherLife()
+	}
+}
+
 // forgive forgets what made replays useless: another process may have more.
-func (m *machine) forgive() { m.exhausted, m.damageSeen, m.damageAt = false, false, 0 }
+func (m *machine) forgive() { m.futile, m.damageSeen, m.damageAt = false, false, 0 }
 
 // replayEnded: the answer is whole.
 func (m *machine) replayEnded() {
@@ -185,9 +204,10 @@ func (m *machine) replayEnded() {
 			}
 		case fullReplay:
 			if m.known { // a second try found nothing
-				m.exhausted = true
+				m.futile = true
 				m.attempt = attempt{}
 				m.held.clear()
+				m.retry()
 				return
 			}
 			if len(m.held.batches) > 0 && m.held.batches[0].seq > 0 {
@@ -204,35 +224,56 @@ func (m *machine) replayEnded() {
 func (m *machine) catchUp(a attempt) {
 	for len(m.held.batches) > 0 {
 		b := m.held.batches[0]
-		switch {
-		case b.seq < m.next:
-			m.skipped[engine.KVSkipOldLife]++
-		case b.seq == m.next && m.apply(b.seq, b.payload, b.mark):
-		default:
-			m.gap = true
-			if b.seq == m.next {
-				m.skipped[engine.KVSkipBatch]++
-				m.held.shift()
-			}
-			if m.next == a.start && a.purpose != fullReplay {
-				m.fail() // asked and answered, and still missing
+		if b.seq < m.next {
+			if m.seen.other(b.seq, b.mark) {
+				m.contradict()
 				return
 			}
-			m.attempt = attempt{}
-			m.askGap()
+			m.skipped[engine.KVSkipOldLife]++
+			m.held.shift()
+			continue
+		}
+		batch, err := m.decoder.Decode(b.payload)
+		if b.seq > m.next || err != nil {
+			m.holeInHeld(a, b.seq > m.next)
 			return
 		}
+		if m.older(batch) {
+			m.contradict()
+			return
+		}
+		m.accept(b.seq, b.mark, batch)
 		m.held.shift()
 	}
+	m.settle(a)
+}
+
+// holeInHeld asks for what is missing before the first batch held, or for that one if it came garbled.
+func (m *machine) holeInHeld(a attempt, missing bool) {
+	m.gap = true
+	if !missing {
+		m.skipped[engine.KVSkipBatch]++
+		m.held.shift()
+	}
+	if m.next == a.start && a.purpose != fullReplay {
+		m.fail() // asked and answered, and still missing
+		return
+	}
 	m.attempt = attempt{}
+	m.askGap()
+}
+
+// settle: nothing is missing any more.
+func (m *machine) settle(a attempt) {
+	m.attempt, m.seam = attempt{}, true
 	if a.purpose != checkReplay {
 		m.checkAt = m.now.Add(m.limits.checkFirst)
 	}
 	if a.damaged {
-		m.exhausted = m.exhausted || m.damageSeen && m.damageAt == a.damage // it is damaged for good
+		m.futile = m.futile || m.damageSeen && m.damageAt == a.damage // it is damaged for good
 		m.damageSeen, m.damageAt = true, a.damage
 	}
-	if m.whole || m.exhausted {
+	if m.whole {
 		m.retryWait = 0
 	}
 	m.retry()
