@@ -224,13 +224,24 @@ func (m *machine) live(seq uint64, payload []byte) {
 	switch {
 	case seq < m.next && m.seen.same(seq, mark):
 		m.skipped[engine.KVSkipOldLife]++
+	case seq == m.next:
+		m.inOrder(seq, payload, mark)
+	case seq < m.next && !m.readable(payload):
+		m.skipped[engine.KVSkipBatch]++
 	case seq < m.next:
 		m.newLife(seq, payload, mark)
-	case seq > m.next:
-		m.hole(seq, payload, mark)
+	case !m.readable(payload):
+		m.hole(seq, nil, 0)
 	default:
-		m.inOrder(seq, payload, mark)
+		m.hole(seq, payload, mark)
 	}
+}
+
+// readable says whether a payload is a batch at all. One that came garbled is another than was seen before, and yet
+// shows no other life.
+func (m *machine) readable(payload []byte) bool {
+	_, err := m.decoder.Decode(payload)
+	return err == nil
 }
 
 // inOrder takes the published batch that comes next.
@@ -258,6 +269,10 @@ func (m *machine) older(b Batch) bool { return m.evident() && !b.At.IsZero() && 
 
 // hold keeps a published batch until the replay has caught up with it.
 func (m *machine) hold(seq uint64, payload []byte, mark uint64) {
+	if !m.readable(payload) {
+		m.skipped[engine.KVSkipBatch]++
+		return
+	}
 	kept, same := m.held.find(seq, mark)
 	switch {
 	case kept && !same, m.seen.other(seq, mark), !kept && seq == 0 && len(m.held.batches) > 0:

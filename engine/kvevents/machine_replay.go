@@ -104,7 +104,7 @@ func (m *machine) replayed(seq uint64, payload []byte) {
 	}
 	switch {
 	case seq < m.next:
-		if m.seen.other(seq, mark) {
+		if m.seen.other(seq, mark) && m.readable(payload) {
 			m.contradict()
 		}
 	case seq > m.next && a.purpose == checkReplay:
@@ -119,8 +119,11 @@ func (m *machine) replayed(seq uint64, payload []byte) {
 }
 
 func (m *machine) replayedNext(seq uint64, payload []byte, mark uint64) {
-	if !m.apply(seq, payload, mark) {
-		m.skipped[engine.KVSkipBatch]++
+	if m.apply(seq, payload, mark) {
+		return
+	}
+	m.skipped[engine.KVSkipBatch]++
+	if b, ok := m.held.get(seq); !ok || !m.apply(seq, b.payload, b.mark) {
 		m.damaged(seq, seq+1)
 	}
 }
@@ -233,9 +236,9 @@ func (m *machine) catchUp(a attempt) {
 			m.held.shift()
 			continue
 		}
-		batch, err := m.decoder.Decode(b.payload)
+		batch, err := m.decoder.Decode(b.payload) // only what can be read is held
 		if b.seq > m.next || err != nil {
-			m.holeInHeld(a, b.seq > m.next)
+			m.holeInHeld(a)
 			return
 		}
 		if m.older(batch) {
@@ -248,13 +251,9 @@ func (m *machine) catchUp(a attempt) {
 	m.settle(a)
 }
 
-// holeInHeld asks for what is missing before the first batch held, or for that one if it came garbled.
-func (m *machine) holeInHeld(a attempt, missing bool) {
+// holeInHeld asks for what is missing before the first batch held.
+func (m *machine) holeInHeld(a attempt) {
 	m.gap = true
-	if !missing {
-		m.skipped[engine.KVSkipBatch]++
-		m.held.shift()
-	}
 	if m.next == a.start && a.purpose != fullReplay {
 		m.fail() // asked and answered, and still missing
 		return
@@ -299,11 +298,7 @@ func (m *machine) fail() {
 		if !m.known {
 			m.base(b.seq)
 		}
-		if !m.apply(b.seq, b.payload, b.mark) {
-			m.skipped[engine.KVSkipBatch]++
-			m.void(engine.KVPartial)
-			m.base(b.seq + 1)
-		}
+		m.apply(b.seq, b.payload, b.mark) // only what can be read is held
 		m.held.shift()
 	}
 	m.retry()
