@@ -135,7 +135,8 @@ func hash(name string) uint64 {
 	return h.Sum64()
 }
 
-// terminated closes the engine of a replica that is gone. At the node's own end the system closes all engines.
+// terminated closes the engine of a replica that is gone, beside the actor: an engine that is a process of ours takes its
+// time to end. At the node's own end the system closes all engines.
 func (n *node) terminated(who *actor.PID) {
 	l, ok := n.spawned[who.GetId()]
 	if !ok {
@@ -146,10 +147,13 @@ func (n *node) terminated(who *actor.PID) {
 	if now, ok := l.model.fleet.find(l.member.ref.ID); ok && now.ref == l.member.ref {
 		return // it was stopped with the node, not for good
 	}
-	if err := l.member.parts.Engine.Close(); err != nil {
-		n.s.deps.Log.Warn("an engine did not close", slog.String("replica", string(l.member.ref.ID)), slog.Any("error", err))
-	}
-	n.s.deps.Log.Info("replica removed", slog.String("replica", string(l.member.ref.ID)))
+	id := slog.String("replica", string(l.member.ref.ID))
+	n.s.engines.Go(func() {
+		if err := l.member.parts.Engine.Close(); err != nil {
+			n.s.deps.Log.Warn("an engine did not close", id, slog.Any("error", err))
+		}
+		n.s.deps.Log.Info("replica removed", id)
+	})
 }
 
 func (s *System) newTicket() scoring.Ticket {

@@ -116,6 +116,8 @@ type System struct {
 	up     chan struct{} // closed when the node has spawned its first routers and replicas
 	upOnce sync.Once
 
+	engines sync.WaitGroup // engines that are being closed
+
 	changes  sync.Mutex // orders changes of fleets
 	replicas int        // that ever were, guarded by changes once the node runs
 }
@@ -393,12 +395,16 @@ func (s *System) Stop() error {
 	defer cancel()
 	errs := []error{s.live.Drained(ctx)}
 	// Engines end before the actors: only that ends the attempts that a hung one holds, and their ends are to be heard.
-	for _, m := range s.models {
-		for _, ref := range m.fleet.refs() {
-			errs = append(errs, ref.Engine.Close())
-		}
+	refs := s.Replicas()
+	closed := make([]error, len(refs))
+	for i, ref := range refs { // all at once: those that are processes of ours take their time
+		s.engines.Go(func() { closed[i] = ref.Engine.Close() })
 	}
-	errs = append(errs, s.live.Wait(ctx))
+	s.engines.Wait()
+	errs = append(errs, closed...)
+	ended, cancel := context.WithTimeout(context.Background(), stopWait)
+	defer cancel()
+	errs = append(errs, s.live.Wait(ended))
 	if err := s.actors.Root.StopFuture(s.node).Wait(); err != nil {
 		errs = append(errs, fmt.Errorf("stopping the actors: %w", err))
 	}

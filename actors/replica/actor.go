@@ -201,6 +201,7 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reser
 			a.meter.State(e.to.String())
 			a.deps.Log.Info("replica state", slog.String("replica", string(a.cfg.ID)),
 				slog.String("from", e.from.String()), slog.String("to", e.to.String()), slog.String("why", e.why))
+			a.restart(e)
 			if e.to == Gone {
 				a.deps.Gone()
 			}

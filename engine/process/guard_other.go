@@ -1,0 +1,19 @@
+//go:build !linux
+
+package process
+
+import (
+	"errors"
+	"os/exec"
+)
+
+// ErrNoGuard says that engines cannot be started on this system.
+var ErrNoGuard = errors.New("engines are started on Linux only, which can end one with all that it started: " +
+	"start it yourself and name it with --replica")
+
+// Guard is not to be had here.
+func Guard([]string) (int, error) { return 0, ErrNoGuard }
+
+func supported() error { return ErrNoGuard }
+
+func detach(*exec.Cmd) {}
