@@ -36,6 +36,7 @@ type Replica struct {
 	Load         Load      `json:"load"`
 	Said         Said      `json:"engine_load"`
 	Index        Index     `json:"index"`
+	Process      *Process  `json:"process,omitempty"` // of an engine that this node starts itself
 }
 
 // Capacity is what a replica can hold.
@@ -125,6 +126,7 @@ func lay(now time.Time, ref *replica.Ref) Replica {
 		seconds := max(0, s.LeaveBy.Sub(now).Seconds())
 		r.LeaveSeconds = &seconds
 	}
+	r.Process = processOf(now, ref.Engine)
 	if !s.Since.IsZero() {
 		r.StateSeconds = now.Sub(s.Since).Seconds()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"plimsoll/actors"
 	"plimsoll/actors/ingress"
+	"plimsoll/actors/managed"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
@@ -20,7 +21,12 @@ import (
 // name as a flag, as an environment variable and as a key of the configuration file.
 type Config struct {
 	Listen   string        // host:port to serve on
-	Replicas []ReplicaSpec // what to serve; none: four simulated ones with an embedded model
+	Replicas []ReplicaSpec // what to serve; none, and no launch: four simulated ones with an embedded model
+	Launches []LaunchSpec  // what to start and serve
+	// LaunchCount is how many engines a launch starts that does not say it.
+	LaunchCount        int
+	LaunchStartTimeout time.Duration // from an engine's start to its first sign of life
+	LaunchGrace        time.Duration // from asking an engine to end to making it
 	// Model is the name that clients use; nil: what the engines call it. See modelName for the whole rule.
 	Model *string
 	// TokenizerDir holds the model's tokenizer.json and chat template; nil: the embedded model's.
@@ -61,8 +67,10 @@ type Config struct {
 // DefaultConfig returns what applies where nothing is set: what the rooms take as their defaults.
 func DefaultConfig() Config {
 	edge, route, streams := ingress.DefaultConfig(), router.DefaultConfig(simmodel.Name), stream.DefaultConfig()
+	started := managed.DefaultConfig()
 	return Config{
-		Listen:           "127.0.0.1:8080",
+		Listen:      "127.0.0.1:8080",
+		LaunchCount: 1, LaunchStartTimeout: started.StartTimeout, LaunchGrace: started.Grace,
 		Render:           actors.RenderLocal.String(),
 		Policy:           route.Policy,
 		Admission:        route.Admission.String(),
@@ -101,8 +109,15 @@ func (c Config) Validate(getenv func(string) (string, bool)) error {
 	if c.TokenizerDir == nil && needsTokenizer(c.Replicas) {
 		return errNoTokenizer
 	}
+	if c.TokenizerDir == nil && len(c.Launches) > 0 {
+		return fmt.Errorf("--launch as %w", errNoTokenizer)
+	}
 	names := map[string]bool{}
-	for _, r := range c.Replicas {
+	replicas := slices.Clone(c.Replicas)
+	for _, e := range startedEngines(c) {
+		replicas = append(replicas, e.ReplicaSpec)
+	}
+	for _, r := range replicas {
 		if names[r.Name] {
 			return fmt.Errorf("two replicas are named %q: give each its own, e.g. --replica %s,name=%s-2", r.Name, r.address(), r.Name)
 		}
@@ -111,7 +126,7 @@ func (c Config) Validate(getenv func(string) (string, bool)) error {
 			return err
 		}
 	}
-	return nil
+	return c.validateLaunches()
 }
 
 // errNoTokenizer: the binary holds no other model's tokenizer than the simulated ones'.

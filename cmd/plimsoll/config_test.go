@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"plimsoll/engine/process"
 )
 
 // environment is a process environment of a test's own.
@@ -164,6 +166,18 @@ func TestPrintedConfigurationsComeBack(t *testing.T) {
 				APIKeyEnv:      rapid.Ptr(rapid.StringMatching(`[A-Z_]{1,8}`), true).Draw(t, "key"),
 			}
 		}), 1, 4).Draw(t, "replicas")
+		config.LaunchCount = number.Draw(t, "launch-count")
+		config.Launches = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) LaunchSpec {
+			text := rapid.StringMatching(`[a-zA-Z0-9~#:'"{}&*!|>% ./_=,$-]{1,10}|null|true|1e3`)
+			return LaunchSpec{
+				Engine: ReplicaSpec{Kind: "vllm", Name: rapid.StringMatching(`[a-z0-9][a-z0-9._:-]{0,10}`).Draw(t, "name"), Slots: rapid.Ptr(number, true).Draw(t, "slots")},
+				Command: process.Command{
+					Words: append(rapid.SliceOfN(text, 1, 3).Draw(t, "words"), "{port}"), Folder: text.Draw(t, "folder"),
+					Environment: []string{"A=" + text.Draw(t, "variable")},
+				},
+				Devices: rapid.SliceOfN(text, 1, 2).Draw(t, "devices"), LogFile: rapid.Ptr(text, true).Draw(t, "log-file"),
+			}
+		}), 1, 3).Draw(t, "launches")
 
 		printed, err := config.YAML()
 		require.NoError(t, err)

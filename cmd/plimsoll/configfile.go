@@ -29,7 +29,7 @@ func LoadConfig(path *string, getenv func(string) (string, bool), flags source) 
 		if text, ok := getenv(s.env()); ok {
 			texts := []string{text}
 			if s.list {
-				texts = strings.Fields(text) // commas belong to the values
+				texts = s.parts(text)
 			}
 			if err := s.decode(texts); err != nil {
 				return Config{}, fmt.Errorf("%s: %w", s.env(), err)
@@ -89,6 +89,20 @@ func (c *Config) decodeYAML(path string, raw []byte) error {
 	return nil
 }
 
+// parts cuts the text of a variable into the values of a list. Commas belong to the values.
+func (s setting) parts(text string) []string {
+	if !s.lines {
+		return strings.Fields(text)
+	}
+	var parts []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			parts = append(parts, line)
+		}
+	}
+	return parts
+}
+
 // decodeNode sets a setting from a value of the file; with an error it returns the line at fault.
 func decodeNode(s setting, value *yaml.Node) (line int, err error) {
 	if value.Kind == yaml.AliasNode {
@@ -97,6 +111,9 @@ func decodeNode(s setting, value *yaml.Node) (line int, err error) {
 	items := []*yaml.Node{value}
 	if value.Kind == yaml.SequenceNode && s.list {
 		items = value.Content
+	}
+	if s.decodeNodes != nil && value.Tag != "!!null" {
+		return s.decodeNodes(items)
 	}
 	texts := make([]string, 0, len(items))
 	for _, item := range items {
@@ -133,7 +150,10 @@ func (c *Config) YAML() (string, error) {
 			continue
 		}
 		value := scalar(texts[0])
-		if s.list {
+		switch {
+		case s.encodeNodes != nil:
+			value = &yaml.Node{Kind: yaml.SequenceNode, Content: s.encodeNodes()}
+		case s.list:
 			value = &yaml.Node{Kind: yaml.SequenceNode}
 			for _, text := range texts {
 				value.Content = append(value.Content, scalar(text))

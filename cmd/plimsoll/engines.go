@@ -34,9 +34,9 @@ type replicaEngine struct {
 	engine engine.Engine
 }
 
-// fleet returns what is to be served: the configured replicas, else the simulated ones.
+// fleet returns what is to be served beside what is started: the configured replicas, else the simulated ones.
 func fleet(c Config) []ReplicaSpec {
-	if len(c.Replicas) > 0 {
+	if len(c.Replicas)+len(c.Launches) > 0 {
 		return c.Replicas
 	}
 	specs := make([]ReplicaSpec, simulatedReplicas)

@@ -31,8 +31,12 @@ func main() {
 // run runs one command and returns its exit code.
 func run(args []string, t terminal) int {
 	err := newApp(t).Run(args)
-	if err == nil {
+	var exit exitError
+	switch {
+	case err == nil:
 		return 0
+	case errors.As(err, &exit):
+		return exit.code
 	}
 	_, _ = fmt.Fprintf(t.err, "plimsoll: %s\n", strings.TrimSpace(err.Error()))
 	if errors.As(err, new(usageError)) {
@@ -66,6 +70,7 @@ func newApp(t terminal) *cli.App {
 		command.HideHelpCommand = true
 		command.Action = withoutArguments(command.Action)
 	}
+	app.Commands = append(app.Commands, guardCommand())
 	return app
 }
 

@@ -106,6 +106,11 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	if err != nil {
 		return err
 	}
+	launched, err := startEngines(n.config, t.getenv, n.log)
+	if err != nil {
+		return errors.Join(err, closeEngines(replicas))
+	}
+	replicas = append(replicas, launched...)
 	name := modelName(context.Background(), n.config, replicas, n.log)
 	metrics := meter.DefaultConfig()
 	metrics.Version = ownVersion()
@@ -153,6 +158,9 @@ func (r replicaEngine) parts(model string, c Config) actors.Replica {
 		config.CapacityTokens = &capacity
 	}
 	config.Seats = r.Slots
+	if r.Target == "" { // of ours: it comes up when we know that it does, and an idle port costs nobody a probe
+		config.ProbeCap = config.ProbeInterval
+	}
 	return actors.Replica{Config: config, Engine: r.engine}
 }
 

@@ -102,24 +102,28 @@ func (r *ReplicaSpec) parseOptions(options []string) error {
 			return fmt.Errorf("%s is set twice", key)
 		}
 		seen[key] = true
-		var err error
-		switch key {
-		case "name":
-			r.Name = value
-		case "capacity-tokens":
-			r.CapacityTokens, err = positive(value)
-		case "slots":
-			r.Slots, err = positive(value)
-		case "api-key-env":
-			r.APIKeyEnv = &value
-		default:
-			err = r.parseOwn(key, value)
-		}
-		if err != nil {
+		if err := r.set(key, value); err != nil {
 			return fmt.Errorf("%s: %w", option, err)
 		}
 	}
 	_, _, err := r.publisher()
+	return err
+}
+
+// set sets what an option names.
+func (r *ReplicaSpec) set(key, value string) (err error) {
+	switch key {
+	case "name":
+		r.Name = value
+	case "capacity-tokens":
+		r.CapacityTokens, err = positive(value)
+	case "slots":
+		r.Slots, err = positive(value)
+	case "api-key-env":
+		r.APIKeyEnv = &value
+	default:
+		err = r.parseOwn(key, value)
+	}
 	return err
 }
 
@@ -169,33 +173,35 @@ func (r ReplicaSpec) address() string { return r.Kind + "=" + r.Target }
 // String is the inverse of [ParseReplica].
 func (r ReplicaSpec) String() string {
 	text := r.address() + ",name=" + r.Name
-	if r.CapacityTokens != nil {
-		text += ",capacity-tokens=" + strconv.Itoa(*r.CapacityTokens)
-	}
-	if r.Slots != nil {
-		text += ",slots=" + strconv.Itoa(*r.Slots)
-	}
-	if r.APIKeyEnv != nil {
-		text += ",api-key-env=" + *r.APIKeyEnv
-	}
-	if r.Model != nil {
-		text += ",model=" + *r.Model
-	}
-	if r.API != nil {
-		text += ",api=" + *r.API
-	}
-	if r.Rank != nil {
-		text += ",rank=" + strconv.Itoa(*r.Rank)
-	}
-	for _, option := range []struct {
-		name  string
-		value *string
-	}{{"events", r.Events}, {"events-bind", r.EventsBind}, {"replay", r.Replay}} {
-		if option.value != nil {
-			text += "," + option.name + "=" + *option.value
-		}
+	for _, option := range r.options() {
+		text += "," + option[0] + "=" + option[1]
 	}
 	return text
+}
+
+// options are all but address and name, as key and value.
+func (r ReplicaSpec) options() [][2]string {
+	var options [][2]string
+	number := func(key string, value *int) {
+		if value != nil {
+			options = append(options, [2]string{key, strconv.Itoa(*value)})
+		}
+	}
+	text := func(key string, value *string) {
+		if value != nil {
+			options = append(options, [2]string{key, *value})
+		}
+	}
+	number("capacity-tokens", r.CapacityTokens)
+	number("slots", r.Slots)
+	text("api-key-env", r.APIKeyEnv)
+	text("model", r.Model)
+	text("api", r.API)
+	number("rank", r.Rank)
+	text("events", r.Events)
+	text("events-bind", r.EventsBind)
+	text("replay", r.Replay)
+	return options
 }
 
 // checkKey says what is wrong if the environment lacks the engine's key.

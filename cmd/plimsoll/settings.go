@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
 	"plimsoll/actors"
 	"plimsoll/actors/router"
 	"plimsoll/scoring/policy"
@@ -22,6 +24,11 @@ type setting struct {
 	decode func(texts []string) error
 	// encode is the inverse of decode; no texts: unset.
 	encode func() []string
+
+	lines bool // of a list: the variable has a value a line, not one a word
+	// In the file, values that are more than texts; nil: they are none. With an error decodeNodes returns the line at fault.
+	decodeNodes func(items []*yaml.Node) (line int, err error)
+	encodeNodes func() []*yaml.Node
 }
 
 // env is the name of the setting's environment variable.
@@ -34,6 +41,11 @@ func (c *Config) settings() []setting {
 		replicas("replica", "serve with the engine at `KIND=URL`; once for each engine, in the place of the four simulated ones. "+
 			"Options follow it: ,name=NAME ,capacity-tokens=N ,slots=N ,api-key-env=VARIABLE; for vllm also ,model=NAME ,api=ROUTE ,rank=N "+
 			",events=WHERE ,events-bind=ADDRESS ,replay=ADDRESS", &c.Replicas),
+		launches("launch", "start the engine `KIND=COMMAND` on a port of its own, {port} in the command, and keep it running; once for each command. "+
+			"Options stand before its =: ,name=NAME ,count=N ,devices=A+B ,folder=DIR ,log-file=FILE ,start-timeout=TIME and those of --replica", &c.Launches),
+		count("launch-count", "start `N` engines for each --launch that does not say how many", 1, &c.LaunchCount),
+		duration("launch-start-timeout", "start an engine anew that does not serve within `TIME`", &c.LaunchStartTimeout),
+		duration("launch-grace", "give an engine that is asked to end `TIME` before it is made to, with all that it started", &c.LaunchGrace),
 		optionalText("model", "serve the model as `NAME` (default: what the engines call it)", &c.Model),
 		optionalText("tokenizer", "read the model's tokenizer.json and chat template from `DIR` (default: the embedded model's)", &c.TokenizerDir),
 		choice("render", "turn chats into prompts here or, for models whose engine renders by code, leave all of them to the engine, by `WHO`", &c.Render, renderings()),

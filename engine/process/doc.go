@@ -1,7 +1,7 @@
 // Package process runs an engine's server as a process of ours: its command line, its port, its output, and its end with
 // all that it started.
 //
-//	actors/launch ──Start──▶ Process ──fork──▶ plimsoll guard ──fork──▶ the engine ──▶ its workers
+//	actors/managed ──Start──▶ Process ──fork──▶ plimsoll guard ──fork──▶ the engine ──▶ its workers
 //	                            │  control: 'T', 'K', end of file ──▶│    (orphans become the guard's children)
 //	                            │◀── report: {"pid":..}, {"exit":..} ─┘
 //	                            └◀──────────── output, until all are gone ──── engine, workers

@@ -17,8 +17,8 @@ const prSetChildSubreaper = 36
 // sweepEvery is how often what does not end is looked for again: processes may start others while they are ended.
 const sweepEvery = 20 * time.Millisecond
 
-// supported says why there can be no guard.
-func supported() error {
+// Supported says why there can be no guard.
+func Supported() error {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		return fmt.Errorf("engines are started only where /proc is mounted: %w", err)
 	}
@@ -34,7 +34,7 @@ func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true
 func Guard(arguments []string) (int, error) {
 	grace, words, err := parseGuard(arguments)
 	if err == nil {
-		err = supported()
+		err = Supported()
 	}
 	if err != nil {
 		return 0, err

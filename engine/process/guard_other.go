@@ -14,6 +14,7 @@ var ErrNoGuard = errors.New("engines are started on Linux only, which can end on
 // Guard is not to be had here.
 func Guard([]string) (int, error) { return 0, ErrNoGuard }
 
-func supported() error { return ErrNoGuard }
+// Supported says why there can be no guard.
+func Supported() error { return ErrNoGuard }
 
 func detach(*exec.Cmd) {}

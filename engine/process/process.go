@@ -35,7 +35,7 @@ type Process struct {
 // Start starts a guard and, through it, the engine. An engine that cannot be started has ended: Exited says why. The caller
 // must Wait.
 func Start(cfg Config) (*Process, error) {
-	if err := supported(); err != nil {
+	if err := Supported(); err != nil {
 		return nil, err
 	}
 	if len(cfg.Guard) == 0 || len(cfg.Command.Words) == 0 {

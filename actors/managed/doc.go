@@ -1,4 +1,4 @@
-// Package launch keeps an engine running as a process of ours and is the [engine.Engine] of it.
+// Package managed keeps an engine running as a process of ours and is the [engine.Engine] of it.
 //
 //	cmd ──New──▶ Engine ◀──Probe, Generate── replica actor, attempts ──▶ the life's own adapter ──▶ 127.0.0.1:port
 //	               │ keeper: one goroutine, the machine, the present Process
@@ -26,4 +26,4 @@
 //
 // Invariants: at most one process at a time, and none is started before everything of the last is gone; the evidence of an
 // incarnation names the start, so that no two lives are taken for one; a call never reaches another life's port.
-package launch
+package managed

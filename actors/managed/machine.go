@@ -1,4 +1,4 @@
-package launch
+package managed
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func (p Phase) String() string {
 
 // Events of the machine. A start's number tells what concerns an earlier one.
 type (
-	begin struct{}              // the keeper runs
+	begin struct{}                 // the keeper runs
 	ran   struct{ start, pid int } // the main process runs
 	// exited: the main process has ended.
 	exited struct {
@@ -162,7 +162,9 @@ func (m *machine) step(now time.Time, event any) []effect {
 }
 
 // running says whether something of the last start may be left.
-func (m *machine) running() bool { return m.phase == Starting || m.phase == Serving || m.phase == Ending }
+func (m *machine) running() bool {
+	return m.phase == Starting || m.phase == Serving || m.phase == Ending
+}
 
 func (m *machine) enter(now time.Time, p Phase) { m.phase, m.since = p, now }
 
