@@ -93,8 +93,13 @@ func (e *Engine) Probe(ctx context.Context) (engine.Status, error) {
 		return engine.Status{}, absent
 	}
 	defer l.leave()
-	status, err := l.engine.Probe(ctx)
-	if err != nil {
+	call, done := l.watching(ctx)
+	defer done()
+	status, err := l.engine.Probe(call)
+	switch {
+	case err != nil && ctx.Err() == nil && call.Err() != nil:
+		return engine.Status{}, e.absent()
+	case err != nil:
 		return engine.Status{}, err
 	}
 	if e.Status().Phase == Starting {
@@ -125,7 +130,9 @@ func (e *Engine) Subscribe(ctx context.Context, sink func(engine.KVBatch)) error
 	if !ok {
 		return fmt.Errorf("%s reports no cache events", e.capabilities.Kind)
 	}
-	return source.Subscribe(ctx, sink)
+	call, done := l.watching(ctx)
+	defer done()
+	return source.Subscribe(call, sink)
 }
 
 // Restart ends the process and starts another, if the one whose incarnation showed that evidence still serves. Who has found

@@ -171,7 +171,7 @@ func (k *keeper) launch(start int) (*process.Process, error) {
 		k.deps.Ports.Return(port)
 		return nil, err
 	}
-	k.present.Store(&life{start: start, engine: adapter})
+	k.present.Store(newLife(start, adapter))
 	k.deps.Log.Info("engine process", slog.String("replica", k.cfg.Name), slog.String("what", "the engine is started"),
 		slog.Int("start", start), slog.Int("port", port))
 	return p, nil

@@ -1,6 +1,7 @@
 package managed
 
 import (
+	"context"
 	"strconv"
 	"sync"
 
@@ -11,6 +12,8 @@ import (
 type life struct {
 	start  int
 	engine engine.Engine // the adapter for this start's port
+	over   func()        // ends the calls that only watch the engine
+	onOver func(f func()) (stop func() bool)
 
 	mu      sync.Mutex
 	calls   int
@@ -18,6 +21,21 @@ type life struct {
 	closed  bool
 	// The adapter's own evidence of an incarnation: the first that it gave, and the last. An answer may give none.
 	first, last string
+}
+
+func newLife(start int, adapter engine.Engine) *life {
+	ctx, over := context.WithCancel(context.Background())
+	return &life{start: start, engine: adapter, over: over, onOver: func(f func()) func() bool { return context.AfterFunc(ctx, f) }}
+}
+
+// watching returns a context for a call that is of no use when the life is over.
+func (l *life) watching(ctx context.Context) (call context.Context, done func()) {
+	call, cancel := context.WithCancel(ctx)
+	stop := l.onOver(cancel)
+	return call, func() {
+		stop()
+		cancel()
+	}
 }
 
 // enter begins a call, false if the life is over. Who was let in calls leave.
@@ -38,8 +56,9 @@ func (l *life) leave() {
 	l.closeIfUnused()
 }
 
-// retire lets no new call in. Those that run end when the process has closed their connections.
+// retire lets no new call in. Answers that run end when the process has closed their connections.
 func (l *life) retire() {
+	l.over()
 	l.mu.Lock()
 	l.retired = true
 	l.mu.Unlock()
@@ -58,6 +77,7 @@ func (l *life) closeIfUnused() {
 
 // cut ends the running calls too.
 func (l *life) cut() error {
+	l.over()
 	l.mu.Lock()
 	closed := l.closed
 	l.retired, l.closed = true, true
