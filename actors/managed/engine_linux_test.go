@@ -311,7 +311,7 @@ func TestNewRefusesWhatMakesNoSense(t *testing.T) {
 	} {
 		cfg := configOf()
 		change(&cfg)
-		_, err := New(cfg, Deps{Log: slog.New(slog.DiscardHandler), Connect: func(url string) (engine.Engine, error) {
+		_, err := New(cfg, Deps{Log: slog.New(slog.DiscardHandler), Connect: func(string) (engine.Engine, error) {
 			if want == "no adapter for this" {
 				return nil, errors.New(want)
 			}

@@ -136,11 +136,11 @@ func (l LaunchSpec) validate() error {
 
 // String is the inverse of [ParseLaunch]. It has no word for an environment.
 func (l LaunchSpec) String() string {
-	text := l.Engine.Kind + ",name=" + l.Engine.Name
+	parts := []string{l.Engine.Kind + ",name=" + l.Engine.Name}
 	for _, option := range l.options() {
-		text += "," + option[0] + "=" + option[1]
+		parts = append(parts, option[0]+"="+option[1])
 	}
-	return text + "=" + process.Join(l.Command.Words)
+	return strings.Join(parts, ",") + "=" + process.Join(l.Command.Words)
 }
 
 // options are all but kind, name, command and environment, as key and value.

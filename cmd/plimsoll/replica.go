@@ -172,11 +172,11 @@ func (r ReplicaSpec) address() string { return r.Kind + "=" + r.Target }
 
 // String is the inverse of [ParseReplica].
 func (r ReplicaSpec) String() string {
-	text := r.address() + ",name=" + r.Name
+	parts := []string{r.address() + ",name=" + r.Name}
 	for _, option := range r.options() {
-		text += "," + option[0] + "=" + option[1]
+		parts = append(parts, option[0]+"="+option[1])
 	}
-	return text
+	return strings.Join(parts, ",")
 }
 
 // options are all but address and name, as key and value.

@@ -55,7 +55,7 @@ func Guard(arguments []string) (int, error) {
 	pid, err := startEngine(words)
 	if err != nil {
 		reports.send(report{Error: err.Error()})
-		return cannotStart, nil
+		return cannotStart, nil //nolint:nilerr // the report tells the starter; the code is all that is left to say
 	}
 	reports.send(report{PID: pid})
 	g := &guard{grace: grace, reports: reports, engine: pid, commands: make(chan byte), reaped: make(chan reaped), gone: make(chan struct{})}

@@ -40,11 +40,11 @@ func (l *LogFile) Rotate() error {
 	if l.bytes == 0 {
 		return nil
 	}
-	errs := []error{l.file.Close(), os.Rename(l.path, l.path+".1")}
-	if errors.Is(errs[1], fs.ErrNotExist) {
-		errs[1] = nil // somebody has taken it away
+	closed, moved := l.file.Close(), os.Rename(l.path, l.path+".1")
+	if errors.Is(moved, fs.ErrNotExist) {
+		moved = nil // somebody has taken it away
 	}
-	return errors.Join(append(errs, l.open())...)
+	return errors.Join(closed, moved, l.open())
 }
 
 // Write implements io.Writer.
