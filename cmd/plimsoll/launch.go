@@ -103,6 +103,8 @@ func (l *LaunchSpec) set(key, value string) (err error) {
 		l.StartTimeout = &timeout
 	case "rank":
 		return errors.New("a started engine is one replica: leave it out")
+	case "events-bind", "replay":
+		return errors.New("a started engine says by itself where it publishes its cache's events: leave it out")
 	default:
 		return l.Engine.set(key, value)
 	}
@@ -127,6 +129,9 @@ func (l LaunchSpec) validate() error {
 		return fail("{device} stands for nothing: name the devices, e.g. devices=0+1")
 	case l.LogFile != nil && strings.Contains(*l.LogFile, "{port}"):
 		return fail("log-file has {port}, which is another one at every start: use {name} or {index}")
+	}
+	if events := l.Engine.Events; events != nil && *events != eventsAuto && *events != eventsOff {
+		return fail("events is %q: a started engine says by itself where it publishes them: write %s or %s", *events, eventsAuto, eventsOff)
 	}
 	if err := l.Command.Validate(); err != nil {
 		return fail("%w", err)
@@ -244,7 +249,7 @@ func startEngines(c Config, getenv func(string) (string, bool), log *slog.Logger
 			Connect: func(url string) (engine.Engine, error) {
 				spec := s.ReplicaSpec
 				spec.Target = url
-				return openEngine(spec, 0, nil, getenv)
+				return openEngine(spec, 0, nil, getenv, log)
 			},
 		})
 		if err != nil {

@@ -56,6 +56,8 @@ func TestParseLaunchSaysWhatToDo(t *testing.T) {
 		"llamacpp,rank=1=a {port}":               "a started engine is one replica",
 		"llamacpp,colour=red=a {port}":           "no such option",
 		"llamacpp,name=a b=a {port}":             "is no name",
+		"vllm,replay=tcp://a:1=a {port}":         "says by itself where it publishes",
+		"vllm,events=tcp://a:1=a {port}":         "write auto or off",
 		"vllm,api=grpc=a {port}":                 "write one of completions, generate, auto",
 	} {
 		t.Run(text, func(t *testing.T) {
