@@ -284,6 +284,7 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 	m.byCall[e.sub.Call] = by
 	for _, a := range chosen {
 		m.tickets[a.place.Claim.Ticket] = a
+		m.speculate(now, a, vs)
 		m.overdue = append(m.overdue, overdue{a.place.Claim.Ticket, now.Add(m.cfg.ReserveWait)})
 		m.emit(reserve{a.place.Ref, a.place.Claim, a.place.Incarnation, m.prefill(a)})
 	}
@@ -401,6 +402,7 @@ func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
 	delete(m.tickets, r.Ticket)
 	m.unbook(a)
 	m.resumed.end(r.Ticket)
+	withdrawSpeculation(vs, r.Replica, r.Ticket)
 	a.by.refused = true
 	a.by.entry.bar(now, r)
 	m.emit(reranked{})
@@ -443,13 +445,14 @@ func (m *machine) answered(now time.Time, by *asking, vs []view) {
 	}
 	if !by.gone && (!by.refused || by.entry.sub.Begun && len(by.placed) > 0) {
 		for _, p := range by.placed {
-			m.speculate(now, by.entry, p, vs)
+			m.rode(by.entry, p, vs)
 		}
 		m.emit(dispatched{now.Sub(by.entry.began())})
 		m.emit(tellCall{call, stream.Placed{Number: by.entry.sub.Number, Placements: by.placed}})
 	} else {
 		for _, p := range by.placed {
 			m.resumed.end(p.Claim.Ticket)
+			withdrawSpeculation(vs, p.Ref.ID, p.Claim.Ticket)
 			m.emit(giveBack{p.Ref, p.Claim.Ticket})
 		}
 		if !by.gone {
@@ -477,19 +480,27 @@ func (m *machine) again(now time.Time, e *entry, vs []view) {
 	m.enqueue(e, true, vs)
 }
 
-// speculate counts a prompt as cached where it was routed, until the engine says so itself.
-func (m *machine) speculate(now time.Time, e *entry, p stream.Placement, vs []view) {
+// speculate counts a prompt as cached where it is to go, until the engine says so itself: at once, so that a burst of equal
+// prompts sees it. It is withdrawn if the place is refused, or the attempt fails before its first token.
+func (m *machine) speculate(now time.Time, a *asked, vs []view) {
+	v := find(vs, a.place.Ref.ID)
+	if v == nil || v.place == nil || v.place.Incarnation != a.place.Incarnation {
+		return
+	}
+	keys := a.by.entry.keysFor(m.cfg.Model, a.prompt, v.place.BlockTokens)
+	v.place.Index.Speculate(v.place.Slot, a.place.Claim.Ticket, keys, now.Add(m.cfg.SpeculationTTL))
+}
+
+// rode notes a prompt that has got its place, for those that wait and share its beginning.
+func (m *machine) rode(e *entry, p stream.Placement, vs []view) {
 	v := find(vs, p.Ref.ID)
-	if v == nil || v.place == nil || v.place.Incarnation != p.Incarnation {
+	if v == nil || v.place == nil {
 		return
 	}
 	for _, a := range e.sub.Legs {
-		if a.Leg != p.Leg {
-			continue
+		if a.Leg == p.Leg {
+			m.pumped.rode(e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens))
 		}
-		keys := e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens)
-		v.place.Index.Speculate(v.place.Slot, p.Claim.Ticket, keys, now.Add(m.cfg.SpeculationTTL))
-		m.pumped.rode(keys)
 	}
 }
 
