@@ -83,7 +83,9 @@ type Index struct {
 	PredictedToReported   *float64 `json:"predicted_to_reported,omitempty"`
 
 	BlockTokens  int `json:"block_tokens,omitempty"`
-	Blocks       int `json:"blocks"`
+	Blocks       int `json:"blocks"`      // on the device
+	HostBlocks   int `json:"host_blocks"` // in the host's memory
+	DiskBlocks   int `json:"disk_blocks"` // on disk or in a remote store
 	Orphans      int `json:"orphans"`
 	Holes        int `json:"holes"`
 	Speculations int `json:"speculations"`
@@ -159,6 +161,7 @@ func layIndex(now time.Time, ref *replica.Ref, s *replica.Snapshot) Index {
 	if p := ref.Place(); p != nil {
 		st := p.Index.Stats(p.Slot)
 		x.Void = st.Void || !s.State.IndexValid() || p.Incarnation != s.Incarnation
+		x.HostBlocks, x.DiskBlocks = st.HostBlocks, st.DiskBlocks
 		x.BlockTokens, x.Blocks, x.Orphans, x.Holes, x.Speculations = int(p.BlockTokens), st.Blocks, st.Orphans, st.Holes, st.Speculations
 	}
 	return x

@@ -11,7 +11,7 @@ import (
 
 type feedMetrics struct {
 	state                  *prometheus.GaugeVec
-	events, skipped        *prometheus.CounterVec
+	events, skipped, left  *prometheus.CounterVec
 	gaps, replays, voids   *prometheus.CounterVec
 	lag                    *prometheus.GaugeVec
 	predicted, reported    *prometheus.CounterVec
@@ -24,6 +24,7 @@ func newFeedMetrics(b builder) feedMetrics {
 		state:     b.gauge(feedState),
 		events:    b.counter(feedEvents),
 		skipped:   b.counter(feedSkipped),
+		left:      b.counter(feedLeftOut),
 		gaps:      b.counter(feedGaps),
 		replays:   b.counter(feedReplays),
 		voids:     b.counter(feedVoids),
@@ -45,17 +46,32 @@ func overBuckets() []float64 {
 // Feed is what one replica's KV feed reports to. Batch is for one goroutine at a time, State and Index for another; the rest
 // is safe for concurrent use.
 type Feed struct {
-	m                      *feedMetrics
-	name                   string
-	events                 [prefix.NumEventKinds]prometheus.Counter
-	skipped                [engine.NumKVSkips]prometheus.Counter
-	gaps, replays, voids   prometheus.Counter
-	lag                    prometheus.Gauge
-	predicted, reported    prometheus.Counter
-	over                   prometheus.Observer
-	blocks, orphans, holes prometheus.Gauge
+	m                    *feedMetrics
+	name                 string
+	events               [prefix.NumEventKinds]prometheus.Counter
+	skipped              [engine.NumKVSkips]prometheus.Counter
+	gaps, replays, voids prometheus.Counter
+	lag                  prometheus.Gauge
+	predicted, reported  prometheus.Counter
+	over                 prometheus.Observer
+	left                 [len(leftOut)]prometheus.Counter
+	blocks               [prefix.NumTiers]prometheus.Gauge
+	orphans, holes       prometheus.Gauge
 
-	replaying bool // as of the last batch
+	replaying bool         // as of the last batch
+	last      prefix.Stats // what Index was given last
+}
+
+// leftOut are the reasons for which the index leaves something out.
+var leftOut = [...]string{
+	"other_block_size", "other_attention", "malformed", "conflict", "unknown_name", "offload_full", "orphan_dropped", "unknown_removal",
+}
+
+// countsOf are the index's counters, in the order of leftOut.
+func countsOf(s prefix.Stats) [len(leftOut)]uint64 {
+	return [...]uint64{
+		s.OtherBlockSize, s.OtherAttention, s.Malformed, s.Conflicts, s.UnknownNames, s.OffloadFull, s.OrphansDropped, s.UnknownRemovals,
+	}
 }
 
 // Feed returns the handle of a replica's KV feed.
@@ -73,9 +89,14 @@ func (m *Meter) Feed(replica string) *Feed {
 		predicted: m.feed.predicted.WithLabelValues(replica),
 		reported:  m.feed.reported.WithLabelValues(replica),
 		over:      m.feed.over.WithLabelValues(replica),
-		blocks:    m.feed.blocks.WithLabelValues(replica),
 		orphans:   m.feed.orphans.WithLabelValues(replica),
 		holes:     m.feed.holes.WithLabelValues(replica),
+	}
+	for i, reason := range leftOut {
+		f.left[i] = m.feed.left.WithLabelValues(replica, reason)
+	}
+	for tier := range prefix.NumTiers {
+		f.blocks[tier] = m.feed.blocks.WithLabelValues(replica, tierLabel(tier))
 	}
 	for kind := range prefix.NumEventKinds {
 		f.events[kind] = m.feed.events.WithLabelValues(replica, eventLabel(kind))
@@ -95,6 +116,19 @@ func eventLabel(kind prefix.EventKind) string {
 	case prefix.Cleared:
 		return "cleared"
 	case prefix.NumEventKinds:
+	}
+	return "unknown"
+}
+
+func tierLabel(tier prefix.Tier) string {
+	switch tier {
+	case prefix.Device:
+		return "device"
+	case prefix.Host:
+		return "host"
+	case prefix.Disk:
+		return "disk"
+	case prefix.NumTiers:
 	}
 	return "unknown"
 }
@@ -171,12 +205,24 @@ func (f *Feed) Distrusted() {
 	}
 }
 
-// Index reports what the index holds of the replica.
+// Index reports what the index holds of the replica and what it has left out since its slot was taken; what is new since the
+// last call is added. Counters that go back are those of another slot.
 func (f *Feed) Index(s prefix.Stats) {
-	if f != nil {
-		f.blocks.Set(float64(s.Blocks))
-		f.orphans.Set(float64(s.Orphans))
-		f.holes.Set(float64(s.Holes))
+	if f == nil {
+		return
+	}
+	f.blocks[prefix.Device].Set(float64(s.Blocks))
+	f.blocks[prefix.Host].Set(float64(s.HostBlocks))
+	f.blocks[prefix.Disk].Set(float64(s.DiskBlocks))
+	f.orphans.Set(float64(s.Orphans))
+	f.holes.Set(float64(s.Holes))
+	before, now := countsOf(f.last), countsOf(s)
+	f.last = s
+	for i, n := range now {
+		if n >= before[i] {
+			n -= before[i]
+		}
+		f.left[i].Add(float64(n))
 	}
 }
 

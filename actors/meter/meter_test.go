@@ -87,7 +87,9 @@ func reportAll(m *Meter) {
 		f.Batch(came, engine.KVBatch{State: engine.KVReplaying, Gap: true, Skipped: [engine.NumKVSkips]int{engine.KVSkipEvent: 2}})
 	}
 	f.Distrusted()
-	f.Index(prefix.Stats{Blocks: 30, Orphans: 2, Holes: 1})
+	f.Index(prefix.Stats{Blocks: 40, Malformed: 2, Conflicts: 1})
+	f.Index(prefix.Stats{Blocks: 30, HostBlocks: 20, DiskBlocks: 10, Orphans: 2, Holes: 1, Malformed: 3, Conflicts: 1})
+	f.Index(prefix.Stats{Blocks: 30, HostBlocks: 20, DiskBlocks: 10, Orphans: 2, Holes: 1, Malformed: 1}) // of another slot
 	f.Cached(48, 32)
 	m.Panicked("router")
 }

@@ -18,6 +18,7 @@ const (
 	labelReplica = "replica"
 	labelRoute   = "route"
 	labelState   = "state"
+	labelTier    = "tier"
 	labelVersion = "version"
 )
 
@@ -78,9 +79,10 @@ var (
 	feedSkipped   = metric{"plimsoll_kvfeed_skipped_total", "Parts of the feed that were left out, by reason.", []string{labelReplica, labelReason}}
 	feedGaps      = metric{"plimsoll_kvfeed_gaps_total", "Holes in the sequence of event batches.", []string{labelReplica}}
 	feedReplays   = metric{"plimsoll_kvfeed_replays_total", "Times that missing batches were asked for again.", []string{labelReplica}}
-	feedVoids     = metric{"plimsoll_kvfeed_audit_voids_total", "Times that the replica's part of the index was built anew because its engine kept finding less cached than predicted.", []string{labelReplica}}
+	feedVoids     = metric{"plimsoll_kvfeed_audit_voids_total", "Times that the replica's part of the index was built anew because its engine kept finding less cached than predicted, or it held more than the engine can.", []string{labelReplica}}
 	feedLag       = metric{"plimsoll_kvfeed_lag_seconds", "Age of the last batch of events when it came, by the engine's clock and ours.", []string{labelReplica}}
-	feedBlocks    = metric{"plimsoll_kvfeed_indexed_blocks", "Blocks of the replica the prefix index holds.", []string{labelReplica}}
+	feedLeftOut   = metric{"plimsoll_kvfeed_index_skipped_total", "Stores, blocks and removals that the prefix index could do nothing with, by reason.", []string{labelReplica, labelReason}}
+	feedBlocks    = metric{"plimsoll_kvfeed_indexed_blocks", "Blocks of the replica the prefix index holds, by tier.", []string{labelReplica, labelTier}}
 	feedOrphans   = metric{"plimsoll_kvfeed_orphan_blocks", "Blocks whose parent is not known.", []string{labelReplica}}
 	feedHoles     = metric{"plimsoll_kvfeed_hole_blocks", "Blocks the index holds whose parent it does not hold.", []string{labelReplica}}
 	feedPredicted = metric{"plimsoll_kvfeed_predicted_cached_tokens_total", "Cached prompt tokens the index predicted, where the engine told the truth later.", []string{labelReplica}}

@@ -30,6 +30,9 @@ type feed struct {
 	routed   *Place        // nil unless what is routed is remembered
 	trusted  time.Time     // since when the index is built from what counts now: older predictions are not its own
 	reportAt time.Time
+
+	reported  *Place // as of the last report
+	overflows uint64 // of that place then
 }
 
 // reportEvery is how often the metrics are told what the index holds.
@@ -115,8 +118,7 @@ func (f *feed) step(c actor.Context, event any) {
 			c.Send(f.parent, FeedReady{f.m.tuned.incarnation})
 		case distrusted:
 			f.meter.Distrusted()
-			f.deps.Log.Warn("the engine finds less of its prompts cached than the index predicts: that part is built anew",
-				slog.String("replica", string(f.deps.Ref.ID)), slog.String("state", f.m.state.String()))
+			f.deps.Log.Warn("replica index built anew", slog.String("replica", string(f.deps.Ref.ID)), slog.String("why", e.why))
 		}
 	}
 }
@@ -230,13 +232,29 @@ func (f *feed) tick(c actor.Context) {
 	now := time.Now()
 	if !now.Before(f.reportAt) {
 		f.reportAt = now.Add(reportEvery)
-		var stats prefix.Stats
-		if p := f.deps.Ref.Place(); p != nil {
-			stats = p.Index.Stats(p.Slot)
+		if f.report() {
+			f.step(c, misled{"it held more than the engine can: removals are lost"})
 		}
-		f.meter.Index(stats)
 	}
 	f.step(c, feedTick{last: f.last()})
+}
+
+// report tells the metrics what the index holds. It returns true if that was more than the engine can hold since the last
+// report, so that the index began anew in the middle: removals are lost, and what it holds now is not all.
+func (f *feed) report() (overflown bool) {
+	p := f.deps.Ref.Place()
+	if p == nil {
+		f.meter.Index(prefix.Stats{})
+		return false
+	}
+	stats := p.Index.Stats(p.Slot)
+	f.meter.Index(stats)
+	before := f.overflows
+	if p != f.reported {
+		before = 0
+	}
+	f.reported, f.overflows = p, stats.Overflows
+	return stats.Overflows > before
 }
 
 // last is when a batch came last.

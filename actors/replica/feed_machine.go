@@ -35,8 +35,8 @@ type (
 	}
 	// feedBegun tells the replica's actor that nothing is awaited of the feed in this life any more.
 	feedBegun struct{}
-	// distrusted reports that what the index claimed was too often wrong.
-	distrusted struct{}
+	// distrusted reports why what the index claimed is believed no more.
+	distrusted struct{ why string }
 )
 
 func (openFeed) isFeedEffect()    {}
@@ -69,8 +69,8 @@ type (
 		freshTokens scoring.Tokens
 		last        time.Time
 	}
-	// misled: the engine keeps finding less in its cache than the index claims.
-	misled struct{}
+	// misled: the engine does not hold what the index claims.
+	misled struct{ why string }
 	// feedTick: the time that nextTick named has come. last as in served.
 	feedTick struct{ last time.Time }
 )
@@ -157,7 +157,7 @@ func (m *feedMachine) step(now time.Time, event any) []feedEffect {
 	case served:
 		m.served(now, e)
 	case misled:
-		m.misled(now)
+		m.misled(now, e)
 	case feedTick:
 		m.tick(now, e)
 	}
@@ -341,15 +341,15 @@ func (m *feedMachine) served(now time.Time, e served) {
 }
 
 // misled forgets what the engine disproves.
-func (m *feedMachine) misled(now time.Time) {
+func (m *feedMachine) misled(now time.Time, e misled) {
 	switch m.state {
 	case IndexApproximate:
-		m.emit(distrusted{})
+		m.emit(distrusted(e))
 		m.emit(clearRouted{})
 	case IndexLive, IndexReplaying, IndexPartial:
-		m.emit(distrusted{})
+		m.emit(distrusted(e))
 		m.close(now)
-		m.become(IndexVoid, "the engine finds less in its cache than its events say")
+		m.become(IndexVoid, e.why)
 		m.resubscribe(now)
 	case IndexNone, IndexVoid, NumIndexStates:
 	}

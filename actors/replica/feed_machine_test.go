@@ -80,6 +80,7 @@ func (s *sluice) step(event any) []string {
 			s.begins++
 			word = "begun"
 		case distrusted:
+			require.NotEmpty(s.t, e.why)
 			s.voids++
 			word = "distrusted"
 		}
@@ -175,7 +176,7 @@ func TestAnEngineWithoutEventsIsApproximate(t *testing.T) {
 	require.Empty(t, s.works(1000))
 	require.Empty(t, s.pass(time.Hour))
 	require.Equal(t, []string{"clear"}, s.step(void{}))
-	require.Equal(t, []string{"distrusted", "clear"}, s.step(misled{}))
+	require.Equal(t, []string{"distrusted", "clear"}, s.step(misled{"wrong"}))
 	require.Equal(t, []string{"forget", "remember", "begun"}, s.step(lifeOf(2)))
 }
 
@@ -313,8 +314,8 @@ func TestAnEngineThatIsDown(t *testing.T) {
 
 func TestAMisleadingFeedIsReadAnew(t *testing.T) {
 	s := liveSluice(t)
-	require.Equal(t, []string{"distrusted", "close", "void"}, s.step(misled{}))
-	require.Empty(t, s.step(misled{}), "it is void already")
+	require.Equal(t, []string{"distrusted", "close", "void"}, s.step(misled{"wrong"}))
+	require.Empty(t, s.step(misled{"wrong"}), "it is void already")
 	require.Equal(t, []string{"open"}, s.pass(time.Second))
 	require.Equal(t, []string{"live"}, s.batch(engine.KVLive, true))
 }
@@ -371,7 +372,7 @@ func TestFeedMachineInAnyOrder(t *testing.T) {
 			},
 			"work":   func(t *rapid.T) { s.works(scoring.Tokens(rapid.IntRange(0, 40).Draw(t, "tokens"))) },
 			"void":   func(*rapid.T) { s.step(void{}) },
-			"misled": func(*rapid.T) { s.step(misled{}) },
+			"misled": func(*rapid.T) { s.step(misled{"wrong"}) },
 			"pass":   func(t *rapid.T) { s.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond) },
 			"": func(t *rapid.T) {
 				seen[s.state]++

@@ -333,3 +333,20 @@ func TestKeysOfWhatWasLearned(t *testing.T) {
 		require.Equal(t, want, l.keys(7, 16), "cut at %d", cut)
 	}
 }
+
+// TestFeedOfAnIndexThatRanOver: an engine of which the index is told more than it can hold has lost removals, and is asked for
+// all that it holds.
+func TestFeedOfAnIndexThatRanOver(t *testing.T) {
+	inBrook(t, withFeed, func(b *brook) {
+		b.p.says(engine.KVBatch{Reset: true, Events: stores(4, 16)})
+		over := stores(int(lifeOf(1).capacity)/16*prefix.DefaultConfig().OverflowFactor+1, 16)
+		b.p.says(engine.KVBatch{Seq: 1, Events: over})
+		b.pass(2 * reportEvery)
+		b.shows(IndexVoid, 0)
+		require.Equal(t, 2, b.p.subscriptions())
+		b.p.says(engine.KVBatch{Reset: true, Events: stores(2, 16)})
+		b.shows(IndexLive, 2)
+		b.pass(time.Hour)
+		require.Equal(t, 2, b.p.subscriptions())
+	})
+}
