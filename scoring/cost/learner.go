@@ -105,12 +105,15 @@ func (l *Learner) Step(id scoring.ReplicaID, kvTokens scoring.Tokens, gap time.D
 	}
 	l.fleet.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
 	o := l.replica(id)
+	seconds := gap.Seconds()
 	if o.past.n >= trendAfter {
-		if step, perKV := o.past.fit(l.Rates(id), stepPull); step+perKV*float64(kvTokens) > 0 {
-			o.pace.observe(gap.Seconds() / (step + perKV*float64(kvTokens)))
+		step, perKV := o.past.fit(l.Rates(id), stepPull)
+		if predicted := step + perKV*float64(kvTokens); predicted > 0 {
+			o.pace.observe(seconds / predicted)
+			seconds = min(seconds, pastMost*predicted)
 		}
 	}
-	o.past.observe(float64(kvTokens), gap.Seconds(), pastKeep)
+	o.past.observe(float64(kvTokens), seconds, pastKeep)
 	o.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
 }
 

@@ -14,6 +14,9 @@ const (
 	trendNew   = 0.2
 	// pastKeep is what a run of steps weighs in that past after one more: some 2000 are remembered.
 	pastKeep = 0.9995
+	// pastMost is how many times as long as predicted a run may count there: what is to be judged by the past must not become
+	// it at once.
+	pastMost = 2
 	// trendEnough is how many must have been compared before their mean means something.
 	trendEnough = 16
 )
