@@ -4,6 +4,8 @@
 //	GET /admin/replicas   state, incarnation, capacity, load, index and last error of every replica
 //	POST /admin/replicas  adds one: {"replica": "KIND=URL,name=NAME,..."}, written as for --replica
 //	DELETE /admin/replicas/NAME   drains one: it gets nothing new and is forgotten when its last request has ended
+//	POST /admin/replicas/NAME/drain    drains one and keeps it; what still runs after ?timeout=TIME is moved to others
+//	POST /admin/replicas/NAME/undrain  has it serve again
 //	GET /metrics          Prometheus
 //	GET /health           200 while the process lives
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,9 +21,13 @@ type Deps struct {
 	// Errors are [*fault.Fault].
 	Add    func(spec string) error
 	Remove func(name string) error
+	// Drain empties one and keeps it: it gets nothing new, and what runs after wait is moved to others; nil: after the time that
+	// Remove gives. Undrain has it serve again.
+	Drain   func(name string, wait *time.Duration) error
+	Undrain func(name string) error
 	// Authorized says whether a request shows a valid key, or none is needed.
 	Authorized func(http.Header) bool
-	// Orders says whether Add and Remove are open at all: who may order a replica has the prompts of all clients sent to it,
+	// Orders says whether Add, Remove, Drain and Undrain are open at all: who may order a replica has the prompts of all clients sent to it,
 	// so that a client's key is not enough on a port that others reach.
 	Orders bool
 	Now    func() time.Time
@@ -58,10 +63,36 @@ func New(deps Deps) http.Handler {
 		defer orders.Unlock()
 		answer(w, http.StatusAccepted, deps.Remove(r.PathValue("name")))
 	}))))
+	mux.Handle("POST /admin/replicas/{name...}", guarded(deps, ordered(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		orders.Lock()
+		defer orders.Unlock()
+		answer(w, http.StatusAccepted, deps.state(r))
+	}))))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeFault(w, fault.New(fault.NotFound, "there is no %s %s", r.Method, r.URL.EscapedPath()))
 	})
 	return sameOrigin(mux)
+}
+
+// state carries out an order to a replica: NAME/drain or NAME/undrain. A name may hold slashes.
+func (d Deps) state(r *http.Request) error {
+	path := r.PathValue("name")
+	if name, ok := strings.CutSuffix(path, "/undrain"); ok {
+		return d.Undrain(name)
+	}
+	name, ok := strings.CutSuffix(path, "/drain")
+	if !ok {
+		return fault.New(fault.NotFound, "there is no %s %s", r.Method, r.URL.EscapedPath())
+	}
+	text := r.URL.Query().Get("timeout")
+	if text == "" {
+		return d.Drain(name, nil)
+	}
+	wait, err := time.ParseDuration(text)
+	if err != nil || wait < 0 {
+		return fault.Invalid("timeout", "%q is no time to wait: write a number and a unit, e.g. 30s", text)
+	}
+	return d.Drain(name, &wait)
 }
 
 // sameOrigin refuses the orders that a page of another origin has its reader's browser send.
@@ -80,7 +111,7 @@ func ordered(deps Deps, next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeFault(w, fault.New(fault.Forbidden,
-			"replicas are added and removed only with a key of --admin-key-file, or where --admin-listen is a loopback address"))
+			"replicas are added, removed and drained only with a key of --admin-key-file, or where --admin-listen is a loopback address"))
 	})
 }
 

@@ -50,6 +50,21 @@ func edgeWith(authorized, orders bool) http.Handler {
 			}
 			return nil
 		},
+		Drain: func(name string, wait *time.Duration) error {
+			if name != "a/b" {
+				return fault.New(fault.NotFound, "there is no replica %q", name)
+			}
+			if wait != nil && *wait != 7*time.Second {
+				return fault.New(fault.BadInput, "waits %s", *wait)
+			}
+			return nil
+		},
+		Undrain: func(name string) error {
+			if name != "a/b" {
+				return fault.New(fault.NotFound, "there is no replica %q", name)
+			}
+			return nil
+		},
 		Authorized: func(http.Header) bool { return authorized },
 		Now:        time.Now,
 		Orders:     orders,
@@ -95,6 +110,15 @@ func TestOrders(t *testing.T) {
 		{http.MethodPost, "/admin/replicas", `{"replica":"good"} {}`, http.StatusBadRequest, "--replica"},
 		{http.MethodDelete, "/admin/replicas/a/b", "", http.StatusAccepted, "ok"},
 		{http.MethodDelete, "/admin/replicas/c", "", http.StatusNotFound, "c"},
+		{http.MethodPost, "/admin/replicas/a/b/drain", "", http.StatusAccepted, "ok"},
+		{http.MethodPost, "/admin/replicas/a/b/drain?timeout=7s", "", http.StatusAccepted, "ok"},
+		{http.MethodPost, "/admin/replicas/a/b/drain?timeout=0s", "", http.StatusBadRequest, "waits 0s"},
+		{http.MethodPost, "/admin/replicas/a/b/drain?timeout=soon", "", http.StatusBadRequest, "no time to wait"},
+		{http.MethodPost, "/admin/replicas/a/b/drain?timeout=-1s", "", http.StatusBadRequest, "no time to wait"},
+		{http.MethodPost, "/admin/replicas/a/b/undrain", "", http.StatusAccepted, "ok"},
+		{http.MethodPost, "/admin/replicas/c/drain", "", http.StatusNotFound, "c"},
+		{http.MethodPost, "/admin/replicas/c/undrain", "", http.StatusNotFound, "c"},
+		{http.MethodPost, "/admin/replicas/a/b", "", http.StatusNotFound, "there is no POST"},
 	} {
 		for _, authorized := range []bool{true, false} {
 			w := httptest.NewRecorder()
@@ -114,6 +138,7 @@ func TestPagesOfOthersGiveNoOrders(t *testing.T) {
 	for _, order := range []struct{ method, path, body string }{
 		{http.MethodPost, "/admin/replicas", `{"replica":"good"}`},
 		{http.MethodDelete, "/admin/replicas/a/b", ""},
+		{http.MethodPost, "/admin/replicas/a/b/drain", ""},
 	} {
 		for _, header := range []struct{ name, value string }{
 			{"Sec-Fetch-Site", "cross-site"}, {"Origin", "http://elsewhere.example"},

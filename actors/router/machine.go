@@ -283,10 +283,12 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 	by.open = len(chosen)
 	m.byCall[e.sub.Call] = by
 	for _, a := range chosen {
+		prefill := m.prefill(a)
+		a.place.FirstToken = m.firstTokenIn(a, prefill, vs)
 		m.tickets[a.place.Claim.Ticket] = a
 		m.speculate(now, a, vs)
 		m.overdue = append(m.overdue, overdue{a.place.Claim.Ticket, now.Add(m.cfg.ReserveWait)})
-		m.emit(reserve{a.place.Ref, a.place.Claim, a.place.Incarnation, m.prefill(a)})
+		m.emit(reserve{a.place.Ref, a.place.Claim, a.place.Incarnation, prefill})
 	}
 	return true
 }
@@ -303,6 +305,19 @@ func (m *machine) prefill(a *asked) *time.Duration {
 	return &took
 }
 
+// firstTokenIn is how long a reservation's first token is predicted to take, behind all that waits there; nil where prefill is.
+func (m *machine) firstTokenIn(a *asked, prefill *time.Duration, vs []view) *time.Duration {
+	v := find(vs, a.place.Ref.ID)
+	if prefill == nil || v == nil {
+		return nil
+	}
+	b := m.pending(v.ref.ID)
+	queued := cost.Replica{Load: v.snap.Load, PendingRequests: b.requests, PendingPrefillTokens: b.prefill}
+	wait := cost.Predict(cost.Demand{}, queued, 0, m.learner.Rates(v.ref.ID), cost.DefaultWeights()).WaitSeconds
+	took := *prefill + time.Duration(wait*float64(time.Second))
+	return &took
+}
+
 // book counts a reservation before it is answered, so that the next decision sees it.
 func (m *machine) book(now time.Time, by *asking, ask stream.Ask, v view, fleet *layout, at int) *asked {
 	claim := fleet.claims[at]
@@ -310,7 +325,7 @@ func (m *machine) book(now time.Time, by *asking, ask stream.Ask, v view, fleet 
 	a := &asked{by: by, prompt: ask.Prompt, need: fleet.candidates[at].NeedBlocks, place: stream.Placement{
 		Leg: ask.Leg, Claim: claim, Ref: v.ref, Incarnation: v.snap.Incarnation, EngineModel: v.snap.EngineModel,
 		BlockTokens: v.snap.Load.Limits.BlockTokens, MaxTokens: int(claim.SequenceTokens - claim.PromptTokens),
-		OverlapTokens: fleet.hits[at],
+		OverlapTokens: fleet.hits[at], Step: v.snap.StepP99,
 	}}
 	b := m.booked[v.ref.ID]
 	if b == nil {

@@ -12,6 +12,8 @@ type Config struct {
 	// FirstTokenTimeout is how long an engine may work on a prompt; TokenTimeout how long it may pause between tokens.
 	FirstTokenTimeout time.Duration
 	TokenTimeout      time.Duration
+	// StallLeast is the shortest time that counts as either, however quick the replica is.
+	StallLeast time.Duration
 	// SettleTimeout is how long an engine that has given all its tokens may take to say so before it is aborted.
 	SettleTimeout time.Duration
 	// AttemptsMax bounds the attempts of a leg; FruitlessMax those in a row that got what it had produced, were begun by the
@@ -26,7 +28,7 @@ type Config struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		JournalBytes: 16 << 20, FirstTokenTimeout: 10 * time.Minute, TokenTimeout: time.Minute,
+		JournalBytes: 16 << 20, FirstTokenTimeout: 10 * time.Minute, TokenTimeout: time.Minute, StallLeast: 20 * time.Second,
 		SettleTimeout: time.Second, AttemptsMax: 8, FruitlessMax: 2, ResubmitsMax: 3,
 	}
 }
@@ -36,7 +38,7 @@ func (c Config) Validate() error {
 	if c.JournalBytes < 1 || c.AttemptsMax < 1 || c.FruitlessMax < 1 || c.ResubmitsMax < 0 {
 		return errors.New("journal bytes and attempts must be at least 1, resubmissions at least 0")
 	}
-	if c.FirstTokenTimeout <= 0 || c.TokenTimeout <= 0 || c.SettleTimeout <= 0 {
+	if c.FirstTokenTimeout <= 0 || c.TokenTimeout <= 0 || c.StallLeast <= 0 || c.SettleTimeout <= 0 {
 		return errors.New("stream time-outs must be positive")
 	}
 	return nil

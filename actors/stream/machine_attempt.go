@@ -303,10 +303,25 @@ func (m *machine) deadline(a *attempt) (time.Time, bool) {
 	case a.settled != nil:
 		return a.settled.Add(m.cfg.SettleTimeout), true
 	case a.produced == 0:
-		return a.began.Add(m.cfg.FirstTokenTimeout), true
+		return a.began.Add(m.patience(m.cfg.FirstTokenTimeout, a.place.FirstToken, firstTokenFactor)), true
 	default:
-		return a.last.Add(m.cfg.TokenTimeout), true
+		return a.last.Add(m.patience(m.cfg.TokenTimeout, a.place.Step, stepFactor)), true
 	}
+}
+
+// How many times as long as predicted an attempt may take. A replica that hangs as a whole is found much sooner by its own
+// actor; this is for a request that is lost on one that works, and must spare those that an engine has put back for others.
+const (
+	firstTokenFactor = 8
+	stepFactor       = 100
+)
+
+// patience is how long an attempt may be silent: what the replica's own pace makes of it, no longer than most.
+func (m *machine) patience(most time.Duration, predicted *time.Duration, factor time.Duration) time.Duration {
+	if predicted == nil {
+		return most
+	}
+	return min(most, max(m.cfg.StallLeast, factor**predicted))
 }
 
 func (m *machine) timeout(now time.Time) {

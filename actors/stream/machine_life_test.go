@@ -416,6 +416,24 @@ func TestTimeouts(t *testing.T) {
 		}, r.do(timeout{}))
 		require.Equal(t, time.Duration(-1), due(r))
 	})
+	t.Run("of a replica's own pace", func(t *testing.T) {
+		cfg := cfg
+		cfg.FirstTokenTimeout, cfg.TokenTimeout, cfg.StallLeast = time.Hour, time.Minute, 5*time.Second
+		for _, c := range []struct{ predicted, first, step time.Duration }{
+			{10 * time.Millisecond, 5 * time.Second, 5 * time.Second}, // none is shorter
+			{100 * time.Millisecond, 5 * time.Second, 10 * time.Second},
+			{time.Second, 8 * time.Second, time.Minute}, // nor longer than without one
+			{time.Hour, time.Hour, time.Minute},
+		} {
+			r := newRig(t, cfg, &Request{})
+			place := r.place(0, "a", 9)
+			place.FirstToken, place.Step = &c.predicted, &c.predicted
+			r.do(Placed{Number: r.m.asked, Placements: []Placement{place}})
+			require.Equal(t, c.first, due(r))
+			r.do(text(1, "x"))
+			require.Equal(t, c.step, due(r))
+		}
+	})
 	t.Run("settle", func(t *testing.T) {
 		r := newRig(t, cfg, &Request{})
 		r.run(1, "a")

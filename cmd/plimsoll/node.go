@@ -140,6 +140,13 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 		Replicas: n.system.Replicas, Metrics: m.Handler(), Authorized: authorized, Orders: orders, Now: time.Now,
 		Add:    n.adder(name, len(replicas), source, t.getenv),
 		Remove: func(name string) error { return n.system.Remove(scoring.ReplicaID(name)) },
+		Drain: func(name string, wait *time.Duration) error {
+			if wait == nil {
+				wait = &n.config.DrainTimeout
+			}
+			return n.system.DrainReplica(scoring.ReplicaID(name), *wait)
+		},
+		Undrain: func(name string) error { return n.system.UndrainReplica(scoring.ReplicaID(name)) },
 	}))
 	n.log.Info("serving", slog.String("model", name), slog.Int("replicas", len(replicas)), slog.String("policy", n.config.Policy),
 		slog.String("admission", n.config.Admission), slog.String("version", metrics.Version))
