@@ -46,6 +46,8 @@ type Config struct {
 	BodyTimeout       time.Duration // how long a body may take to arrive
 	FirstTokenTimeout time.Duration // how long an engine may work on a prompt
 	TokenTimeout      time.Duration // how long an engine may pause between two tokens
+	HangLeast         time.Duration // the shortest silence of a replica that is suspicious
+	HangBlind         time.Duration // likewise, of a replica whose pace is not known
 	QueueTimeout      time.Duration // how long a request waits for room
 	ResumeWait        time.Duration // how long an answer whose engine failed waits for another replica
 	QueueRequests     int           // requests that may wait
@@ -68,6 +70,7 @@ type Config struct {
 func DefaultConfig() Config {
 	edge, route, streams := ingress.DefaultConfig(), router.DefaultConfig(simmodel.Name), stream.DefaultConfig()
 	started := managed.DefaultConfig()
+	watch := replica.DefaultConfig("", simmodel.Name)
 	return Config{
 		Listen:      "127.0.0.1:8080",
 		LaunchCount: 1, LaunchStartTimeout: started.StartTimeout, LaunchGrace: started.Grace,
@@ -87,6 +90,7 @@ func DefaultConfig() Config {
 		JournalBytes: streams.JournalBytes,
 		BodyBytes:    int(edge.BodyBytes), Connections: edge.ConnectionsMax, BodyTimeout: edge.BodyTimeout,
 		FirstTokenTimeout: streams.FirstTokenTimeout, TokenTimeout: streams.TokenTimeout,
+		HangLeast: watch.HangLeast, HangBlind: watch.HangBlind,
 		DrainTimeout: 30 * time.Second,
 		LogLevel:     "info",
 		LogFormat:    "text",

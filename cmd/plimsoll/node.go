@@ -157,6 +157,7 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 func (r replicaEngine) parts(model string, c Config) actors.Replica {
 	config := replica.DefaultConfig(scoring.ReplicaID(r.Name), model)
 	config.FeedSilence = c.EventsSilence
+	config.HangLeast, config.HangBlind = c.HangLeast, c.HangBlind
 	if r.Rank != nil { // the ranks of an engine live in one process
 		config.Process = r.address()
 	}
