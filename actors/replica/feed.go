@@ -29,6 +29,7 @@ type feed struct {
 	sub      *subscription // nil while none runs
 	routed   *Place        // nil unless what is routed is remembered
 	trusted  time.Time     // since when the index is built from what counts now: older predictions are not its own
+	audit    audit         // of predictions since then
 	reportAt time.Time
 
 	reported  *Place // as of the last report
@@ -74,7 +75,7 @@ func (f *feed) Receive(c actor.Context) {
 	case Learned:
 		f.learn(c, m)
 	case Cached:
-		f.audit(c, m)
+		f.cached(c, m)
 	case feedTick:
 		f.alarm.Rung()
 		f.tick(c)
@@ -101,13 +102,13 @@ func (f *feed) step(c actor.Context, event any) {
 		case showFeed:
 			f.show()
 		case openRouted:
-			f.trusted = time.Now()
+			f.trust()
 			f.routed = newPlace(f.deps.Indexes, *f.m.tuned, f.m.tuned.blockTokens, prefix.Routed, prefix.Counted)
 			f.deps.Ref.place.Store(f.routed)
 		case closeRouted:
 			f.forgetRouted()
 		case clearRouted:
-			f.trusted = time.Now()
+			f.trust()
 			f.routed.Index.Void(f.routed.Slot)
 		case nowIndex:
 			f.become(e.state)
@@ -170,7 +171,7 @@ func (f *feed) unsubscribe() {
 
 // show publishes the subscription's slot.
 func (f *feed) show() {
-	f.trusted = time.Now()
+	f.trust()
 	f.sub.hidden.Store(false)
 	f.deps.Ref.place.Store(f.sub.now())
 	for _, p := range f.sub.takeFormer() {
@@ -220,12 +221,23 @@ func (l *Learned) keys(seed prefix.Key, blockTokens int) []prefix.Key {
 	return prefix.AppendKeys(keys, seed, append(append(rest, l.Prompt[whole:]...), l.Output...), blockTokens)
 }
 
-// audit compares what was predicted with what the engine found.
-func (f *feed) audit(_ actor.Context, m Cached) {
+// trust begins the audit anew: the index is.
+func (f *feed) trust() { f.trusted, f.audit = time.Now(), audit{} }
+
+// cached compares what was predicted with what the engine found.
+func (f *feed) cached(c actor.Context, m Cached) {
 	f.meter.Cached(int(m.PredictedTokens), int(m.ReportedTokens))
 	figures := &f.deps.Ref.feed
 	figures.predicted.Add(uint64(max(0, m.PredictedTokens))) //nolint:gosec // not negative
 	figures.reported.Add(uint64(max(0, m.ReportedTokens)))   //nolint:gosec // not negative
+	p := f.deps.Ref.Place()
+	if p == nil || p.Incarnation != m.Incarnation || m.Began.Before(f.trusted) {
+		return // another index predicted it
+	}
+	if f.audit.observe(m.PredictedTokens, m.ReportedTokens, p.BlockTokens) {
+		f.audit = audit{}
+		f.step(c, misled{"the engine finds less of its prompts cached than was predicted"})
+	}
 }
 
 func (f *feed) tick(c actor.Context) {

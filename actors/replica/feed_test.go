@@ -350,3 +350,39 @@ func TestFeedOfAnIndexThatRanOver(t *testing.T) {
 		require.Equal(t, 2, b.p.subscriptions())
 	})
 }
+
+// TestFeedOfAMisleadingSource: what the engine keeps disproving is built anew, from a replay or from what is routed from then on;
+// predictions of the index before it do not count against the new one.
+func TestFeedOfAMisleadingSource(t *testing.T) {
+	inBrook(t, withFeed, func(b *brook) {
+		b.p.says(engine.KVBatch{Reset: true, Events: stores(4, 16)})
+		b.pass(time.Second)
+		began := time.Now()
+		for range auditLeast - 1 {
+			b.tell(Cached{Incarnation: 1, Began: began, PredictedTokens: 64})
+		}
+		b.tell(Cached{Incarnation: 2, Began: began, PredictedTokens: 64}) // of another life
+		b.shows(IndexLive, 4)
+		b.tell(Cached{Incarnation: 1, Began: began, PredictedTokens: 64})
+		b.shows(IndexVoid, 0)
+		b.pass(time.Second)
+		b.p.says(engine.KVBatch{Reset: true, Events: stores(1, 16)})
+		b.shows(IndexLive, 1)
+		for range auditLeast {
+			b.tell(Cached{Incarnation: 1, Began: began, PredictedTokens: 64})
+		}
+		b.shows(IndexLive, 1)
+		require.Equal(t, 2, b.p.subscriptions())
+		require.EqualValues(t, (2*auditLeast+1)*64, b.ref.Feed().PredictedTokens)
+	})
+	inBrook(t, withoutFeed, func(b *brook) {
+		b.served()
+		b.shows(IndexApproximate, 4)
+		for range auditLeast {
+			b.tell(Cached{Incarnation: 1, Began: time.Now(), PredictedTokens: 64})
+		}
+		b.shows(IndexApproximate, 0)
+		b.served()
+		b.shows(IndexApproximate, 4)
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
+	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/cost"
 	"plimsoll/scoring/ledger"
@@ -496,10 +497,12 @@ func (m *machine) again(now time.Time, e *entry, vs []view) {
 }
 
 // speculate counts a prompt as cached where it is to go, until the engine says so itself: at once, so that a burst of equal
-// prompts sees it. It is withdrawn if the place is refused, or the attempt fails before its first token.
+// prompts sees it. It is withdrawn if the place is refused, or the attempt fails before its first token. Where every request
+// has blocks of its own, one that runs serves no other.
 func (m *machine) speculate(now time.Time, a *asked, vs []view) {
 	v := find(vs, a.place.Ref.ID)
-	if v == nil || v.place == nil || v.place.Incarnation != a.place.Incarnation {
+	if v == nil || v.place == nil || v.place.Incarnation != a.place.Incarnation ||
+		v.ref.Capabilities.Sharing == engine.SharingNever {
 		return
 	}
 	keys := a.by.entry.keysFor(m.cfg.Model, a.prompt, v.place.BlockTokens)

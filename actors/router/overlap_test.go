@@ -7,6 +7,7 @@ import (
 
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
+	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
 	"plimsoll/scoring/prefix"
@@ -75,6 +76,15 @@ func TestABurstOfEqualPrompts(t *testing.T) {
 	over := r.places(subs[burst])[0]
 	require.NotEqual(t, r.site("a").ref, over.Ref, "its seats are taken")
 	require.Zero(t, over.OverlapTokens)
+}
+
+// TestNothingIsSpeculatedWhereNothingIsShared: a prompt that runs in blocks of its own is no help to an equal one.
+func TestNothingIsSpeculatedWhereNothingIsShared(t *testing.T) {
+	r := newRig(t, testConfig(), 1)
+	r.site("a").ref.Capabilities.Sharing = engine.SharingNever
+	for range 3 {
+		require.Zero(t, r.places(r.submit(r.ask(1, 320, new(16))))[0].OverlapTokens)
+	}
 }
 
 // TestWhatIsRefusedIsNotCached: no claim is left of a place that was not got.

@@ -1,0 +1,76 @@
+package actors
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/actors/replica"
+	"plimsoll/engine/sim"
+	"plimsoll/scoring"
+)
+
+// TestPredictionsAreExact: conversations that outgrow the caches, over engines that say what they hold: what the index predicts
+// of each request is what its engine finds, through evictions, and killed engines begin anew. In a bubble, on a virtual clock.
+func TestPredictionsAreExact(t *testing.T) {
+	offloading := sim.TinyConfig()
+	offloading.HostBlocks = 100
+	for name, c := range map[string]struct {
+		profile sim.Config
+		exact   bool
+	}{
+		"device": {sim.TinyConfig(), true},
+		// Blocks that leave the device before they are told of below it have no name that the index could know them by.
+		"device and host": {offloading, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := startFleet(t, fleetConfig{replicas: 2, profile: c.profile, speed: 1})
+				rng := newRand(11)
+				talks := make([][]uint32, 12)
+				sums := func() (predicted, reported scoring.Tokens) {
+					for _, ref := range f.Replicas() {
+						feed := ref.Feed()
+						require.Equal(t, replica.IndexLive, feed.State, feed.Why)
+						predicted, reported = predicted+feed.PredictedTokens, reported+feed.ReportedTokens
+					}
+					return predicted, reported
+				}
+				hits, cold := 0, 0
+				for turn := range 150 {
+					n := rng.IntN(len(talks))
+					if len(talks[n]) > 1000 {
+						talks[n] = nil
+					}
+					talks[n] = append(talks[n], randomPrompt(rng, 20+rng.IntN(200))...)
+					_, before := sums()
+					got := readAll(t.Context(), f.Submit(tokensRequest(talks[n], 1+rng.IntN(40))), 1)
+					require.NoError(t, got.err)
+					synctest.Wait()
+					predicted, reported := sums()
+					if c.exact {
+						require.Equal(t, reported, predicted, "turn %d", turn)
+					} else {
+						require.LessOrEqual(t, predicted, reported, "turn %d", turn)
+					}
+					if reported > before {
+						hits++
+					} else {
+						cold++
+					}
+					if turn == 100 {
+						f.engines[0].Kill()
+						f.engines[0].Start()
+						time.Sleep(5 * time.Second) // of the bubble: its probes see the other life
+						synctest.Wait()
+					}
+				}
+				t.Logf("%d requests hit, %d did not", hits, cold)
+				require.Greater(t, hits, 30)
+				require.Greater(t, cold, 30)
+			})
+		})
+	}
+}
