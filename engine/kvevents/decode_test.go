@@ -25,10 +25,10 @@ const (
 	vectorSGLang    = "93cb3ff80000000000009187a474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657391fbb1706172656e745f626c6f636b5f68617368c0a9746f6b656e5f6964739401020304aa626c6f636b5f73697a6504a76c6f72615f6964c0a66d656469756da347505500"
 )
 
-func unhex(t testing.TB, digits string) []byte {
-	t.Helper()
+func unhex(tb testing.TB, digits string) []byte {
+	tb.Helper()
 	b, err := hex.DecodeString(digits)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return b
 }
 
