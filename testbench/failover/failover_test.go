@@ -1,0 +1,174 @@
+package failover_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"plimsoll/actors"
+	"plimsoll/actors/meter"
+	"plimsoll/actors/replica"
+	"plimsoll/actors/router"
+	"plimsoll/actors/stream"
+	"plimsoll/actors/supervise"
+	"plimsoll/engine"
+	"plimsoll/engine/vllm"
+	"plimsoll/scoring"
+	"plimsoll/testbench/fakeengine"
+	"plimsoll/tokenizer"
+	"plimsoll/tokenizer/simmodel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const servers = 3
+
+// fleet is a node before vLLM servers that are all sabotaged by one plan.
+type fleet struct {
+	*actors.System
+
+	plan *plan
+}
+
+func startFleet(t *testing.T, api vllm.API) *fleet {
+	t.Helper()
+	model, err := tokenizer.Load(simmodel.FS(), "embedded", time.Now)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, model.Close()) })
+	source, err := simmodel.NewSource(model.Tokenizer)
+	require.NoError(t, err)
+	f := &fleet{plan: &plan{}}
+	parts := actors.Model{Tokenizer: model, Router: router.DefaultConfig(simmodel.Name)}
+	for i := range servers {
+		cfg := fakeengine.DefaultConfig()
+		cfg.Engine.Speed = 5
+		s, err := fakeengine.New(cfg, fakeengine.Deps{Model: model, Source: source, Entropy: rand.Uint64, Now: time.Now})
+		require.NoError(t, err)
+		web := httptest.NewServer(saboteur{s, f.plan})
+		t.Cleanup(func() {
+			web.CloseClientConnections()
+			web.Close()
+			require.NoError(t, s.Close())
+		})
+		at := vllm.DefaultConfig()
+		at.URL, at.API = web.URL, api
+		e, err := vllm.New(at, vllm.Deps{Dial: new(net.Dialer).DialContext, Log: slog.New(slog.DiscardHandler), Entropy: rand.Uint64})
+		require.NoError(t, err)
+		parts.Replicas = append(parts.Replicas, actors.Replica{
+			Config: replica.DefaultConfig(scoring.ReplicaID("vllm-"+strconv.Itoa(i)), simmodel.Name), Engine: e,
+		})
+	}
+	m, err := meter.New(meter.DefaultConfig())
+	require.NoError(t, err)
+	cfg := actors.Config{Models: []actors.Model{parts}, Stream: stream.DefaultConfig(), Supervise: supervise.DefaultConfig(), TokenizeMax: 2}
+	cfg.Stream.FirstTokenTimeout, cfg.Stream.TokenTimeout = time.Second, 300*time.Millisecond
+	f.System, err = actors.Start(cfg, actors.Deps{Log: slog.New(slog.DiscardHandler), Meter: m, Seed: 1, Boot: 1})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Stop()) })
+	f.settled(t)
+	return f
+}
+
+// settled waits until every replica serves.
+func (f *fleet) settled(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		for _, s := range f.Snapshots() {
+			if !s.State.Routable() || s.Suspect {
+				return false
+			}
+		}
+		return true
+	}, 20*time.Second, time.Millisecond)
+}
+
+// answer is what a client got.
+type answer struct {
+	ids      []uint32
+	logprobs int
+	text     string
+	finish   stream.Finish
+	usage    stream.Usage
+	err      error
+}
+
+func (f *fleet) ask(ctx context.Context, req *stream.Request) answer {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	one := *req
+	one.Arrival = time.Now()
+	r := f.Submit(&one)
+	defer r.Cancel()
+	var a answer
+	var text strings.Builder
+	for {
+		d, err := r.Next(ctx)
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				a.err = err
+			}
+			a.text, a.usage = text.String(), r.Usage()
+			// They depend on where it was routed, and vLLM tells them at the end: of a stream that broke off nobody knows.
+			a.usage.CachedTokens, a.usage.CachedKnown = 0, false
+			return a
+		}
+		for _, e := range d.Entries {
+			a.ids = append(a.ids, e.ID)
+			text.WriteString(e.Text)
+			if e.Logprob != nil {
+				a.logprobs++
+			}
+		}
+		if d.Finish != nil {
+			text.WriteString(d.Finish.Text)
+			a.finish = *d.Finish
+		}
+	}
+}
+
+// TestHowAServerEndsAStream: in every way, over both routes, at several tokens, the client gets the whole answer.
+func TestHowAServerEndsAStream(t *testing.T) {
+	zero, most, top := 0.0, 24, 1
+	req := &stream.Request{
+		ID: "test", Model: simmodel.Name, N: 1, MaxTokens: &most, MinTokens: 20, TopLogprobs: &top, Stop: []string{"zzz"},
+		Sampling: engine.Sampling{Temperature: &zero}, SkipSpecialTokens: true,
+		Input: stream.Input{Texts: []string{"Tell me about the harbour."}},
+	}
+	for _, api := range []vllm.API{vllm.APICompletions, vllm.APIGenerate} {
+		t.Run(string(api), func(t *testing.T) {
+			f := startFleet(t, api)
+			want := f.ask(t.Context(), req)
+			require.NoError(t, want.err)
+			require.GreaterOrEqual(t, len(want.ids), 20)
+			require.Equal(t, len(want.ids), want.logprobs)
+			try := func(h harm, frames int) {
+				f.settled(t)
+				before := f.plan.count()
+				f.plan.set(h, frames)
+				got := f.ask(t.Context(), req)
+				require.Equal(t, before+1, f.plan.count(), "no harm was done")
+				require.Equal(t, want, got, fmt.Sprintf("%s after %d frames", h, frames))
+			}
+			for _, h := range inStream() {
+				for _, frames := range []int{0, 1, 2, 11, 19} {
+					try(h, frames)
+				}
+			}
+			for _, h := range refusals() {
+				try(h, 0)
+			}
+		})
+	}
+}
