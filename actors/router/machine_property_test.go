@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
@@ -37,6 +38,7 @@ func TestMachineAtQuiescence(t *testing.T) {
 	for _, what := range []string{
 		"submitted", "several legs", "placed", "placed from the queue", "given back", "reranked", "rejected", "withdrawn",
 		"superseded", "ended", "state", "new life", "new epoch", "held checks", "hung", "overdue",
+		"begun", "placed in parts", "capped", "waited too long",
 	} {
 		require.GreaterOrEqual(t, did[what], 50, "too few cases of %q", what)
 	}
@@ -46,7 +48,7 @@ func runMarket(t *rapid.T, did map[string]int) {
 	cfg := testConfig()
 	cfg.Policy = rapid.SampledFrom(policy.Names()).Draw(t, "policy")
 	cfg.Admission = rapid.SampledFrom([]Admission{Expected, Strict}).Draw(t, "admission")
-	cfg.QueueTimeout = 5 * time.Second
+	cfg.QueueTimeout, cfg.ResumeWait, cfg.ResumePrefillTokens = 5*time.Second, 5*time.Second, 600
 	cfg.Queue.RequestsMax = 12
 	m := &market{rig: newRig(t, cfg, rapid.IntRange(1, 3).Draw(t, "replicas")), did: did}
 	if rapid.Bool().Draw(t, "one does not share") {
@@ -67,6 +69,7 @@ func runMarket(t *rapid.T, did map[string]int) {
 			m.site(p.Ref.ID).ledger.End(p.Claim.Ticket, ledger.Finished)
 			m.placed = slices.DeleteFunc(m.placed, func(q stream.Placement) bool { return q.Claim.Ticket == p.Claim.Ticket })
 			m.did["ended"]++
+			m.step(stream.Finished{Replica: p.Ref.ID, Ticket: p.Claim.Ticket, Produced: 9, Broken: true}) // nothing is learned of it
 			if rapid.IntRange(0, 3).Draw(t, "lost") > 0 {
 				m.step(replica.Room{Replica: p.Ref.ID})
 				m.held(t)
@@ -75,6 +78,10 @@ func runMarket(t *rapid.T, did map[string]int) {
 		"progress": func(t *rapid.T) {
 			p := m.pickPlaced(t)
 			m.site(p.Ref.ID).ledger.Grow(p.Claim.Ticket, scoring.Tokens(rapid.IntRange(1, 400).Draw(t, "produced")))
+		},
+		"first token": func(t *rapid.T) {
+			p := m.pickPlaced(t)
+			m.step(stream.FirstToken{Replica: p.Ref.ID, Ticket: p.Claim.Ticket, PrefillTokens: p.Claim.PrefillTokens, Took: time.Millisecond})
 		},
 		"withdraw": m.withdrawAny,
 		"again":    m.again,
@@ -103,12 +110,88 @@ func (m *market) submitAny(t *rapid.T) {
 		x := rapid.SampledFrom(m.sites).Draw(t, "excluded")
 		sub.Legs[0].Excluded = []stream.Exclusion{{Replica: x.ref.ID, Incarnation: x.snap.Incarnation}}
 	}
+	if rapid.IntRange(0, 3).Draw(t, "begun") == 0 {
+		m.begin(t, sub)
+	}
 	m.subs = append(m.subs, sub)
 	m.did["submitted"]++
 	if len(sub.Legs) > 1 {
 		m.did["several legs"]++
 	}
 	m.step(sub)
+}
+
+// begin makes a submission one of a request whose engine failed in the middle of its answers.
+func (m *market) begin(t *rapid.T, sub *stream.Submit) {
+	sub.Again, sub.Begun = true, true
+	for i := range sub.Legs {
+		a := &sub.Legs[i]
+		a.Since, a.LastFault = m.now, fault.New(fault.EngineFailed, "it failed")
+		if a.Produced = rapid.IntRange(0, len(sub.Prompts[a.Prompt].IDs)).Draw(t, "produced"); a.Produced > 0 {
+			a.MaxTokens = new(rapid.IntRange(1, 300).Draw(t, "left"))
+		}
+		x := rapid.SampledFrom(m.sites).Draw(t, "failed")
+		a.Excluded = []stream.Exclusion{{Replica: x.ref.ID, Incarnation: x.snap.Incarnation, Process: rapid.Bool().Draw(t, "whole")}}
+	}
+	m.did["begun"]++
+}
+
+// rest submits the legs that were not placed with the others, as a call does.
+func (m *market) rest(i int) {
+	sub := m.subs[i]
+	for _, told := range m.told[sub.Call] {
+		placed, ok := told.(stream.Placed)
+		if !ok || placed.Number != sub.Number || len(placed.Placements) == len(sub.Legs) {
+			continue
+		}
+		require.True(m.t, sub.Begun, "all legs or none")
+		require.NotEmpty(m.t, placed.Placements)
+		next := *sub
+		next.Number++
+		next.Legs = slices.DeleteFunc(slices.Clone(sub.Legs), func(a stream.Ask) bool {
+			return slices.ContainsFunc(placed.Placements, func(p stream.Placement) bool { return p.Leg == a.Leg })
+		})
+		m.subs[i] = &next
+		m.did["placed in parts"]++
+		m.step(&next)
+		return
+	}
+}
+
+// neverShed checks that an answer that had begun was turned away for one reason only, or two.
+func (m *market) neverShed(sub *stream.Submit) {
+	for _, told := range m.told[sub.Call] {
+		if r, ok := told.(stream.Rejected); ok && sub.Begun && r.Number == sub.Number {
+			require.Contains(m.t, []fault.Kind{fault.EngineFailed, fault.ContextLength}, r.Fault.Kind)
+			if r.Fault.Kind == fault.EngineFailed {
+				require.False(m.t, m.now.Before(sub.Legs[0].Since.Add(m.m.cfg.ResumeWait)), "it has its whole time")
+				m.did["waited too long"]++
+			}
+		}
+	}
+}
+
+// capped checks what is kept of prefills for broken answers.
+func (m *market) capped() {
+	sums := map[scoring.ReplicaID]scoring.Tokens{}
+	largest := map[scoring.ReplicaID]scoring.Tokens{}
+	for _, p := range m.m.resumed.tickets {
+		sums[p.replica] += p.tokens
+		largest[p.replica] = max(largest[p.replica], p.tokens)
+	}
+	require.Equal(m.t, sums, m.m.resumed.prefill)
+	for id, sum := range sums {
+		require.LessOrEqual(m.t, sum, max(largest[id], m.m.cfg.ResumePrefillTokens))
+	}
+	for _, e := range m.m.queuedAs {
+		for _, a := range e.legs() {
+			for _, s := range m.sites {
+				if a.Produced > 0 && m.m.resumed.full(s.ref.ID, e.promptTokens(a), m.m.cfg.ResumePrefillTokens) {
+					m.did["capped"]++
+				}
+			}
+		}
+	}
 }
 
 func (m *market) deliverAny(t *rapid.T) {
@@ -240,8 +323,11 @@ func (m *market) check(t *rapid.T) {
 		require.Equal(t, call, e.sub.Call)
 		require.Nil(t, m.m.byCall[call], "it waits or it reserves")
 	}
-	for _, sub := range m.subs {
+	m.capped()
+	for i, sub := range m.subs {
 		require.LessOrEqual(t, m.answered(sub), 1)
+		m.neverShed(sub)
+		m.rest(i)
 	}
 	if _, ok := m.m.nextTick(); m.m.waiting.Len() > 0 {
 		require.True(t, ok, "what waits has a bound in time")
@@ -258,7 +344,8 @@ func (m *market) held(t *rapid.T) {
 		}
 		l := m.m.candidates(m.now, e, e.legs()[0], vs, nil)
 		d := m.m.demand(e, e.legs()[0], l.plan, vs)
-		require.Equal(t, policy.Hold, m.m.policy.Decide(m.now, &d, l.candidates).Verdict)
+		verdict := m.m.policy.Decide(m.now, &d, l.candidates).Verdict
+		require.True(t, verdict == policy.Hold || verdict == policy.Refuse && e.sub.Begun)
 		m.did["held checks"]++
 	}
 }
@@ -278,12 +365,19 @@ func (m *market) settle(t *rapid.T) {
 			m.step(replica.Room{Replica: p.Ref.ID})
 			m.deliver()
 		}
+		for i := range m.subs {
+			m.rest(i)
+		}
 		if m.m.waiting.Len() == 0 && len(m.sent) == 0 {
 			break
 		}
 		// All are idle: only a bar may hold anybody, and no longer than this.
 		m.pass(recheck)
 	}
+	m.now = m.now.Add(prefillWait)
+	m.step(tick{})
+	require.Empty(t, m.m.resumed.tickets)
+	require.Empty(t, m.m.resumed.prefill)
 	m.empty()
 	for _, s := range m.sites {
 		require.True(t, s.ledger.Empty())

@@ -203,10 +203,11 @@ func TestAProcessFallsWhole(t *testing.T) {
 	c.snap.State = replica.Down
 	sub := r.submit(r.broken(9, 64, 40, "a"))
 	require.True(t, r.waits(sub))
-	a.snap.Incarnation = 2 // b's actor has not noticed, but what it talks to is new
-	r.step(replica.Room{Replica: "a"})
+	a.snap.Incarnation, a.snap.State = 2, replica.Warming // b's actor has not noticed, but what it talks to is new
+	r.step(replica.Room{Replica: "b"})
 	r.deliver()
-	r.places(sub)
+	require.Equal(t, b.ref.ID, r.places(sub)[0].Ref.ID)
+	a.snap.State = replica.Ready
 	// A shedder's process does not fall with it.
 	shed := r.broken(10, 64, 0, "a")
 	shed.Legs[0].Excluded = []stream.Exclusion{{Replica: "a", Incarnation: 2}}
@@ -239,6 +240,36 @@ func TestBrokenLegsArePlacedAsTheyFit(t *testing.T) {
 	r.step(replica.Room{Replica: "a"})
 	r.deliver()
 	require.Len(t, r.places(full), 2)
+}
+
+// TestOneOfTheBrokenLegsIsRefused by its replica's ledger: the other is placed all the same.
+func TestOneOfTheBrokenLegsIsRefused(t *testing.T) {
+	r := newRig(t, testConfig(), 2)
+	sub, other := r.broken(1, 100, 40, "b"), r.broken(2, 100, 30, "a")
+	leg := other.Legs[0]
+	leg.Leg, leg.Prompt = 1, 1
+	sub.Prompts, sub.Legs = append(sub.Prompts, other.Prompts...), append(sub.Legs, leg)
+	r.step(sub)
+	require.Len(t, r.sent, 2)
+	r.site("a").snap.Recovering = true // as nobody knows yet
+	r.deliver()
+	placed := r.places(sub)
+	require.Len(t, placed, 1)
+	require.Equal(t, 1, placed[0].Leg)
+	require.Zero(t, r.back)
+	require.Len(t, r.m.resumed.tickets, 1)
+}
+
+// TestABrokenLegThatFitsNowhereTakesTheOthersWithIt: the request fails, and nothing of it is left.
+func TestABrokenLegThatFitsNowhereTakesTheOthersWithIt(t *testing.T) {
+	r := newRig(t, testConfig(), 1)
+	sub, other := r.broken(1, 100, 40), r.broken(2, 1000, 30)
+	leg := other.Legs[0]
+	leg.Leg, leg.Prompt = 1, 1
+	sub.Prompts, sub.Legs = append(sub.Prompts, other.Prompts...), append(sub.Legs, leg)
+	require.Equal(t, fault.ContextLength, r.fault(r.submit(sub)).Kind)
+	require.Empty(t, r.m.resumed.tickets)
+	r.empty()
 }
 
 // TestLengthsOfBrokenAnswersAreNotLearned: they say nothing of how long answers are.
