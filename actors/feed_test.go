@@ -61,8 +61,10 @@ func TestPredictionsAreExact(t *testing.T) {
 						cold++
 					}
 					if turn == 100 {
-						f.engines[0].Kill()
-						f.engines[0].Start()
+						for _, e := range f.engines {
+							e.Kill()
+							e.Start()
+						}
 						time.Sleep(5 * time.Second) // of the bubble: its probes see the other life
 						synctest.Wait()
 					}

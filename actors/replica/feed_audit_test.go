@@ -53,12 +53,12 @@ func constant(n scoring.Tokens) func(int) scoring.Tokens {
 // TestAuditInAnyOrder: who finds at least what was predicted is never distrusted, and nobody is before the least number.
 func TestAuditInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var honest, any audit
+		var honest, other audit
 		for i := range rapid.IntRange(1, 200).Draw(t, "requests") {
 			predicted := scoring.Tokens(rapid.IntRange(0, 5000).Draw(t, "predicted"))
 			found := scoring.Tokens(rapid.IntRange(0, 5000).Draw(t, "found"))
 			require.False(t, honest.observe(predicted, predicted+found, 16))
-			if any.observe(predicted, found, 16) {
+			if other.observe(predicted, found, 16) {
 				require.GreaterOrEqual(t, i+1, auditLeast)
 			}
 		}

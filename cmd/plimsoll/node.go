@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -138,7 +139,7 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	}
 	n.admin.handle(admin.New(admin.Deps{
 		Replicas: n.system.Replicas, Metrics: m.Handler(), Authorized: authorized, Orders: orders, Now: time.Now,
-		Add:    n.adder(name, len(replicas), source, t.getenv),
+		Add:    n.adder(name, specsOf(replicas), source, t.getenv),
 		Remove: func(name string) error { return n.system.Remove(scoring.ReplicaID(name)) },
 		Drain: func(name string, wait *time.Duration) error {
 			if wait == nil {
@@ -172,10 +173,12 @@ func (r replicaEngine) parts(model string, c Config) actors.Replica {
 	return actors.Replica{Config: config, Engine: r.engine}
 }
 
-// adder returns what takes in a replica that an operator orders, written as for --replica. count is how many there are
-// from the start: it numbers those that have no name. Orders come one at a time.
-func (n *node) adder(model string, count int, source sim.TokenSource, getenv func(string) (string, bool)) func(string) error {
+// adder returns what takes in a replica that an operator orders, written as for --replica. known are those that there were
+// from the start: their count numbers those that have no name. Orders come one at a time.
+func (n *node) adder(model string, known []ReplicaSpec, source sim.TokenSource, getenv func(string) (string, bool)) func(string) error {
+	count := len(known)
 	return func(text string) error {
+		known = n.present(known)
 		spec, err := ParseReplica(text, count+1)
 		if err == nil {
 			err = n.config.ValidateOrder(spec, getenv)
@@ -186,7 +189,11 @@ func (n *node) adder(model string, count int, source sim.TokenSource, getenv fun
 		if err != nil {
 			return &fault.Fault{Kind: fault.BadInput, Param: "replica", Message: err.Error(), Err: err}
 		}
-		opened, err := openEngines(expandRanks(context.Background(), []ReplicaSpec{spec}, getenv, n.log), source, getenv, n.log)
+		specs := expandRanks(context.Background(), []ReplicaSpec{spec}, getenv, n.log)
+		var opened []replicaEngine
+		if err = checkBinds(slices.Concat(known, specs)); err == nil {
+			opened, err = openEngines(specs, source, getenv, n.log)
+		}
 		if err != nil {
 			return &fault.Fault{Kind: fault.BadInput, Param: "replica", Message: err.Error(), Err: err}
 		}
@@ -195,9 +202,27 @@ func (n *node) adder(model string, count int, source sim.TokenSource, getenv fun
 				return errors.Join(err, closeEngines(opened[i:]))
 			}
 			count++
+			known = append(known, r.ReplicaSpec)
 		}
 		return nil
 	}
+}
+
+// present are those replicas that are still there.
+func (n *node) present(specs []ReplicaSpec) []ReplicaSpec {
+	there := map[string]bool{}
+	for _, ref := range n.system.Replicas() {
+		there[string(ref.ID)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(specs), func(s ReplicaSpec) bool { return !there[s.Name] })
+}
+
+func specsOf(replicas []replicaEngine) []ReplicaSpec {
+	specs := make([]ReplicaSpec, len(replicas))
+	for i, r := range replicas {
+		specs[i] = r.ReplicaSpec
+	}
+	return specs
 }
 
 // listen opens the port.

@@ -77,7 +77,7 @@ func (c Config) Validate() error {
 	case EventsAsk, EventsOff:
 	case EventsSet:
 		if c.Publisher == nil {
-			errs = append(errs, errors.New("Publisher is missing"))
+			errs = append(errs, fmt.Errorf("%s is missing", "Publisher"))
 			break
 		}
 		errs = append(errs, c.Publisher.Validate())
