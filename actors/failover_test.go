@@ -10,13 +10,16 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fault"
 	"plimsoll/actors/ingress"
+	"plimsoll/engine"
 	"plimsoll/engine/sim"
 )
 
@@ -182,8 +185,8 @@ func TestFailuresGoUnnoticed(t *testing.T) {
 		require.Equal(t, http.StatusOK, want[i].status)
 		require.NotEmpty(t, want[i].texts[0])
 	}
-	for _, fault := range []string{"kill", "hang", "both"} {
-		t.Run(fault, func(t *testing.T) {
+	for _, harm := range []string{"kill", "hang", "both"} {
+		t.Run(harm, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := startFleet(t, fleetConfig{replicas: 4, profile: sim.DefaultConfig(), speed: 1})
 				edge := f.edge(t)
@@ -203,7 +206,7 @@ func TestFailuresGoUnnoticed(t *testing.T) {
 				}()
 				for over := false; !over; struck++ {
 					e := f.engines[struck%len(f.engines)]
-					kill := fault == "kill" || fault == "both" && struck%2 == 0
+					kill := harm == "kill" || harm == "both" && struck%2 == 0
 					if kill {
 						e.Kill()
 					} else {
@@ -224,7 +227,7 @@ func TestFailuresGoUnnoticed(t *testing.T) {
 				resumed := f.metric(t, "plimsoll_stream_breaks_total{", `outcome="resumed"`)
 				soon := f.metric(t, "plimsoll_stream_gap_seconds_bucket{", `le="1"`)
 				t.Logf("%d faults, %d answers went on elsewhere, %d of them within a second", struck, resumed, soon)
-				if fault == "kill" {
+				if harm == "kill" {
 					require.Equal(t, resumed, soon)
 				}
 				require.Greater(t, resumed, 40, "too few for the test to mean anything")
@@ -252,4 +255,70 @@ func (f *fleet) metric(t *testing.T, name, label string) int {
 		sum += n
 	}
 	return sum
+}
+
+// refusing is an engine that answers every request with a failure, though its probes say that all is well.
+type refusing struct {
+	engine.Engine
+
+	kind  engine.FailKind
+	calls atomic.Int32
+}
+
+func (r *refusing) Generate(context.Context, engine.Request, func(engine.Event) error) error {
+	r.calls.Add(1)
+	time.Sleep(20 * time.Millisecond) // virtual: others come before it has said so
+	return &engine.Failure{Kind: r.kind, FromEngine: true, Status: 503}
+}
+
+// TestABurstThatAReplicaRefuses goes to the other, whole: what is shed waits for the retry budget rather than fail.
+func TestABurstThatAReplicaRefuses(t *testing.T) {
+	for _, kind := range []engine.FailKind{engine.Shed, engine.Broken, engine.Refused, engine.Operator} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bad := &refusing{kind: kind}
+				f := startFleet(t, fleetConfig{replicas: 2, profile: sim.DefaultConfig(), speed: 1, adjust: func(c *Config) {
+					bad.Engine = c.Models[0].Replicas[0].Engine
+					c.Models[0].Replicas[0].Engine = bad
+				}})
+				var all sync.WaitGroup
+				rng := newRand(5)
+				const burst = 50
+				for range burst {
+					r := f.Submit(tokensRequest(randomPrompt(rng, 300), 20))
+					all.Go(func() {
+						a := readAll(t.Context(), r, 1)
+						require.NoError(t, a.err)
+						require.Equal(t, 20, a.usage.CompletionTokens)
+					})
+				}
+				all.Wait()
+				require.Greater(t, bad.calls.Load(), int32(burst/5), "more than the retry budget")
+				require.LessOrEqual(t, bad.calls.Load(), int32(burst), "no request went there twice")
+				t.Logf("%d of %d went to the bad one first", bad.calls.Load(), burst)
+				f.quiet(t)
+			})
+		})
+	}
+}
+
+// TestWhatAllShed is answered with 429 and a time to come back.
+func TestWhatAllShed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var bad []*refusing
+		f := startFleet(t, fleetConfig{replicas: 3, profile: sim.DefaultConfig(), speed: 1, adjust: func(c *Config) {
+			for i := range c.Models[0].Replicas {
+				r := &refusing{Engine: c.Models[0].Replicas[i].Engine, kind: engine.Shed}
+				c.Models[0].Replicas[i].Engine = r
+				bad = append(bad, r)
+			}
+		}})
+		flt := fault.Of(readAll(t.Context(), f.Submit(tokensRequest(randomPrompt(newRand(1), 300), 20)), 1).err)
+		require.Equal(t, fault.Contended, flt.Kind)
+		require.Positive(t, flt.RetryAfter)
+		for _, r := range bad {
+			require.Equal(t, int32(1), r.calls.Load(), "each once")
+		}
+		f.quiet(t)
+	})
 }

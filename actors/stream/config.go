@@ -20,6 +20,9 @@ type Config struct {
 	// engine, and added no token: an answer that breaks engines must not break all of them.
 	AttemptsMax  int
 	FruitlessMax int
+	// RetryWait is how long a leg that was shed waits for the retry budget, RetryPoll how often it tries.
+	RetryWait time.Duration
+	RetryPoll time.Duration
 	// ResubmitsMax bounds how often a request is submitted anew because its router restarted: one that makes the router
 	// panic must not do so for ever.
 	ResubmitsMax int
@@ -29,7 +32,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		JournalBytes: 16 << 20, FirstTokenTimeout: 10 * time.Minute, TokenTimeout: time.Minute, StallLeast: 20 * time.Second,
-		SettleTimeout: time.Second, AttemptsMax: 8, FruitlessMax: 2, ResubmitsMax: 3,
+		SettleTimeout: time.Second, AttemptsMax: 8, FruitlessMax: 2, RetryWait: time.Second, RetryPoll: 10 * time.Millisecond, ResubmitsMax: 3,
 	}
 }
 
@@ -38,7 +41,7 @@ func (c Config) Validate() error {
 	if c.JournalBytes < 1 || c.AttemptsMax < 1 || c.FruitlessMax < 1 || c.ResubmitsMax < 0 {
 		return errors.New("journal bytes and attempts must be at least 1, resubmissions at least 0")
 	}
-	if c.FirstTokenTimeout <= 0 || c.TokenTimeout <= 0 || c.StallLeast <= 0 || c.SettleTimeout <= 0 {
+	if c.FirstTokenTimeout <= 0 || c.TokenTimeout <= 0 || c.StallLeast <= 0 || c.SettleTimeout <= 0 || c.RetryWait <= 0 || c.RetryPoll <= 0 {
 		return errors.New("stream time-outs must be positive")
 	}
 	return nil

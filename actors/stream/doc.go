@@ -19,7 +19,8 @@
 //
 // A leg whose attempt fails is submitted again, as long as its limits and its client allow it ([Config], [Request]):
 //
-//	nothing produced    it is routed anew, as if it had not begun; sheds take from the model's [Budget] of retries
+//	nothing produced    it is routed anew, as if it had not begun. That takes from the model's [Budget] of retries; a leg
+//	                    that was shed waits for it, a little, where it is spent
 //	something produced  prompt and journal are the prompt of the next attempt, which is asked for the rest: max_tokens and
 //	                    min_tokens less what there is. The leg's detokenizer, stop strings, limit and usage go on over
 //	                    the joint, because they are the leg's and no attempt's.

@@ -43,6 +43,7 @@ type legState struct {
 	giver     uint64
 	fruitless int     // attempts in a row that took what it had produced and added nothing
 	retrying  bool    // it has a share in the retry budget
+	parked    *Ask    // what it wants as soon as it has one; nil: it does not wait for that
 	breach    *breach // nil: its stream of tokens is not broken
 }
 

@@ -86,10 +86,11 @@ type machine struct {
 	waiting   []Ask  // asked of the router and not answered; nil if nothing is asked
 	asked     uint64 // numbers submissions, so that the answer to an old one is told from the present one's
 	resubmits int
-	ended     bool   // the response has ended
-	cached    []*int // by prompt; nil: not known
-	told      []*int // by prompt: the length that the engine gave a raw one; nil: not known
-	retries   *share // in the model's budget
+	ended     bool      // the response has ended
+	cached    []*int    // by prompt; nil: not known
+	told      []*int    // by prompt: the length that the engine gave a raw one; nil: not known
+	retries   *share    // in the model's budget
+	pollAt    time.Time // when legs that are parked try again
 	// epochs are those that restarted replicas were answered in.
 	epochs map[*replica.Ref]uint64
 
@@ -332,6 +333,7 @@ func (m *machine) fail(f *fault.Fault) {
 	for _, l := range m.legs {
 		m.observe(l, outcome, 0, nil)
 		m.calm(l)
+		l.parked = nil
 	}
 	if m.waiting != nil {
 		m.emit(toRouter{Withdraw{m.call, m.asked}})

@@ -292,6 +292,11 @@ func (m *machine) nextTimeout() (time.Time, bool) {
 			at, ok = d, true
 		}
 	}
+	for _, l := range m.legs {
+		if l.parked != nil && (!ok || m.pollAt.Before(at)) {
+			at, ok = m.pollAt, true
+		}
+	}
 	return at, ok
 }
 
@@ -325,6 +330,7 @@ func (m *machine) patience(most time.Duration, predicted *time.Duration, factor 
 }
 
 func (m *machine) timeout(now time.Time) {
+	m.poll(now)
 	for _, id := range sortedKeys(m.attempts) {
 		a := m.attempts[id]
 		d, ok := m.deadline(a)

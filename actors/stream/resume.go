@@ -196,18 +196,40 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, moved bo
 		l.breach.restarted = true
 		l.restart(m.req, m.model)
 		m.emit(restartLeg{l.index, m.usage()})
-		fallthrough
 	case anew:
-		if !m.begun() && !m.retries.take(f.Kind != engine.Shed) {
-			m.fail(faultOf(f))
-			return
-		}
-		l.retrying = !m.begun()
 	}
 	m.exclude(a, f.Kind, moved)
 	ask := m.ask(l)
 	ask.Since, ask.LastFault = now, faultOf(f)
+	if !m.begun() {
+		if l.retrying = m.retries.take(f.Kind != engine.Shed); !l.retrying {
+			l.parked, m.pollAt = &ask, now.Add(m.cfg.RetryPoll)
+			return
+		}
+	}
 	m.seek(ask)
+}
+
+// poll lets those legs go on for which the retry budget had no room, if it has now, and gives up on those that waited for it
+// too long.
+func (m *machine) poll(now time.Time) {
+	if m.ended || now.Before(m.pollAt) {
+		return
+	}
+	m.pollAt = now.Add(m.cfg.RetryPoll)
+	for _, l := range m.legs {
+		ask := l.parked
+		if ask == nil {
+			continue
+		}
+		if l.retrying = m.retries.take(m.begun()); l.retrying {
+			l.parked = nil
+			m.seek(*ask)
+		} else if !now.Before(ask.Since.Add(m.cfg.RetryWait)) {
+			m.fail(ask.LastFault)
+			return
+		}
+	}
 }
 
 // exclude keeps a leg's next attempts away from what failed it. A shedder is none of a leg's that has begun: it cools down,

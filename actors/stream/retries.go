@@ -3,7 +3,8 @@ package stream
 import "sync"
 
 // The retry budget: requests of a model that are on a replica which is not their first, without a token yet. Without a bound
-// a fleet that sheds would get every request as often as it has replicas.
+// a fleet that sheds would get every request as often as it has replicas. A request that was shed while the budget is spent
+// waits for it a little: when many are shed at once by one replica, the others have room for all of them, one after the other.
 const (
 	retriesMin     = 3  // whatever runs
 	retriesPercent = 20 // of the model's live requests
