@@ -10,8 +10,10 @@ import (
 // KVSource is implemented by engines that report what their KV cache holds.
 type KVSource interface {
 	// Subscribe calls sink with every batch of cache events, in order, until ctx ends or the feed breaks; then nothing of
-	// this life of the engine's feed is to be believed any more. The first batch after a subscription carries Reset and
-	// describes all that the cache holds at that moment, or is Partial where the source cannot know that.
+	// this life of the engine's feed is to be believed any more. The first batch after a subscription carries Reset. What
+	// the cache holds at that moment is told by the first batch that is not Replaying and those before it: all of it if it is
+	// Live, else what the source can know of it. A source may go on over broken connections and restarts of the engine: it
+	// says so with Reset, or a state less than Live. A batch without events tells a change of state.
 	Subscribe(ctx context.Context, sink func(KVBatch)) error
 }
 
@@ -21,7 +23,7 @@ type KVState uint8
 // States of a feed.
 const (
 	KVLive      KVState = iota // every event since the cache was empty was seen
-	KVReplaying                // batches are missing and asked for again; what is known may be out of date
+	KVReplaying                // batches are missing and asked for again, or it is in doubt whose they are; what is known may be out of date
 	KVPartial                  // what happened before a point is unknown: what is claimed is true, but not all that is held is known
 
 	NumKVStates
@@ -44,7 +46,7 @@ const (
 // KVBatch is a run of cache events as they left the engine. Events, and all that they hold, are valid only until sink
 // returns.
 type KVBatch struct {
-	Seq    uint64 // grows by one a batch; a hole means events are lost
+	Seq    uint64 // of the last batch that was applied; the source itself sees to holes
 	Reset  bool   // what was known before is void; the events come after that
 	State  KVState
 	At     time.Time // when the engine made the batch, by its own clock; the zero time if it does not say

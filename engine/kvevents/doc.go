@@ -29,8 +29,8 @@
 //
 //   - A replay that fills a gap is asked for from the last good batch on, not from the one after it: the answer has to
 //     begin with that very batch, byte for byte (a payload has the time of its making in it). So it shows that the engine
-//     is the one that is known. After a broken connection nothing counts before that is shown: the state is Replaying and,
-//     after ReplayTimeout at the latest, there is a Reset.
+//     is the one that is known. After a broken connection the state is Replaying until that is shown; there is a Reset as
+//     soon as nobody listens any more, the answer is another, or ReplayTimeout has passed.
 //   - A number that goes back is a new life, unless the same batch was seen: then it was sent twice, and is counted.
 //   - A first batch with the number 0 finds an empty cache; so does an AllBlocksCleared. From there the feed is whole.
 //   - What cannot be read even from the replay, and an event that cannot be read and may be a removal, may have taken

@@ -194,13 +194,15 @@ func (m *machine) connected() {
 // evident says whether there is a batch by which a life can be recognised.
 func (m *machine) evident() bool { return m.known && m.next > m.since }
 
+// broken: what is known may still be of the engine's present life. If nobody listens any more it hardly is.
 func (m *machine) broken() {
+	hope := m.up && m.evident() && m.limits.replay
 	m.up = false
 	m.drop()
 	m.held.clear()
 	m.retryAt, m.checkAt = time.Time{}, time.Time{}
 	switch {
-	case m.evident() && m.limits.replay:
+	case hope:
 		if m.suspended.IsZero() {
 			m.suspended = m.now.Add(m.limits.replayTimeout)
 		}

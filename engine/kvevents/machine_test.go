@@ -269,7 +269,8 @@ func TestMachine(t *testing.T) {
 			pub 1/0      => live #0
 			pub 1/1      => live #1
 			down         => replaying
-			down         =>
+			up           => ask 1
+			down         => drop
 			up           => ask 1
 			pub 1/3      =>
 			ans 1/1      =>
@@ -304,6 +305,14 @@ func TestMachine(t *testing.T) {
 			down         => replaying
 			wait         => partial reset
 			up           => replaying reset, ask 0
+		`},
+		"connection breaks, and nobody listens any more": {nil, `
+			up           => replaying reset, ask 0
+			end          => live
+			pub 1/0      => live #0
+			down         => replaying
+			down         => partial reset
+			down         =>
 		`},
 		"never connected": {nil, `
 			down         => partial reset
