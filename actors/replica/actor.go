@@ -201,7 +201,9 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reser
 			a.meter.State(e.to.String())
 			a.deps.Log.Info("replica state", slog.String("replica", string(a.cfg.ID)),
 				slog.String("from", e.from.String()), slog.String("to", e.to.String()), slog.String("why", e.why))
-			a.restart(e)
+			if e.to == Down && a.m.watch.phase != hung {
+				a.restart(e.why)
+			}
 			if e.to == Gone {
 				a.deps.Gone()
 			}
@@ -209,6 +211,8 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reser
 			c.Send(a.connection, canary(e))
 		case cancelCanary:
 			c.Send(a.connection, noCanary{})
+		case giveUp:
+			a.restart(e.why)
 		case evict:
 			a.deps.Evict(a.m.life.incarnation, e.hung, e.why)
 		case alarm:

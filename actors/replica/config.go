@@ -40,6 +40,7 @@ type Config struct {
 	HangBlind   time.Duration    // silence that is suspicious of a replica of which too little was seen
 	HangDoubt   time.Duration    // how long its step counter is waited for
 	CanaryRetry time.Duration    // between two canaries to a replica that hung
+	HangGiveUp  time.Duration    // after it has hung for so long a process of ours is started anew
 	CanaryToken uint32           // the prompt of a canary: any ID that the model's vocabulary has
 	BreaksMax   int              // attempts in a row that broke before a replica is taken out
 	Strikes     supervise.Config // how long a replica stays out after each strike at least
@@ -60,7 +61,7 @@ func DefaultConfig(id scoring.ReplicaID, model string) Config {
 		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second,
 		ProbeFirst: 250 * time.Millisecond, ProbeCap: 5 * time.Second,
 		HangLeast: 250 * time.Millisecond, HangBlind: 10 * time.Second, HangDoubt: 100 * time.Millisecond,
-		CanaryRetry: time.Second, CanaryToken: 1, BreaksMax: 5,
+		CanaryRetry: time.Second, HangGiveUp: 10 * time.Second, CanaryToken: 1, BreaksMax: 5,
 		Strikes:   supervise.Config{First: 250 * time.Millisecond, Cap: 4 * time.Second, Window: time.Minute, Jitter: 0.2},
 		RampSeats: 8, RampTime: 2 * time.Second,
 	}
@@ -83,7 +84,7 @@ func (c Config) Validate() error {
 		return errors.New("kv-events-silence must be positive")
 	case c.FeedWait < 0 || c.AnnounceWait < 0 || c.FailedProbes < 1:
 		return errors.New("waits must not be negative, and at least one failed probe is needed to call a replica down")
-	case c.HangLeast <= 0 || c.HangBlind < c.HangLeast || c.HangDoubt <= 0 || c.CanaryRetry <= 0 || c.BreaksMax < 1:
+	case c.HangLeast <= 0 || c.HangBlind < c.HangLeast || c.HangDoubt <= 0 || c.CanaryRetry <= 0 || c.HangGiveUp <= 0 || c.BreaksMax < 1:
 		return errors.New("silences and retries must be positive, the one of an unknown replica no shorter than the least, and at least one attempt must break")
 	case c.RampSeats < 1 || c.RampTime < 0:
 		return errors.New("a replica needs at least one seat to ramp up, and no negative time")

@@ -19,6 +19,26 @@
 // [State] and the table beside it say which states are routable, whether running legs stay, whether the index counts, and
 // who leaves a state on what.
 //
+// # Hang, and what only breaks
+//
+// A hung engine answers its probes. What shows it is the silence of its streams: every reader of a stream notes each token on
+// the replica's [Pulse] (two atomic writes), and the machine reads it when it is due.
+//
+//	calm ──no stream progressed for max(HangLeast, 8 steps, 2 x the prefill it is at)──▶ doubt ──its step counter stands still,
+//	  ▲        (steps: 99th percentile of its own gaps; unknown pace: HangBlind)          or is not told──▶ suspect
+//	  └──────────── a token, a step, or the canary's token ◀───────────────────────────────────────────────────┤
+//	                                                                                      the canary is late (4 steps)
+//	                 back (Warming, ramp) ◀──a canary's token, after the strike's back-off── hung (Down) ◀──────┘
+//
+// Suspected it takes nothing new; there is no strike yet. Hung is a strike: its legs are told to leave as soon as another
+// replica serves, and again while any is there. Attempts that break one after another (Config.BreaksMax, streams that die
+// with their process count once) are a strike too. Strikes keep it out for a time that doubles to a cap, with jitter; only a
+// canary or a token of a stream brings it back, never a probe. The canary is a prompt of one token, for one token, with a salt
+// of its own; it is not booked: it holds a seat and two blocks for a step.
+//
+// A single attempt that is stuck on an engine which serves others is the stream machine's to find (its deadlines follow the
+// replica's pace too); this finds engines, that finds requests.
+//
 // # Epoch and incarnation
 //
 // A restart of the actor after a panic of ours is a new epoch: the engine and its KV live on. The new instance asks every

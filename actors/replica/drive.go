@@ -115,6 +115,7 @@ func (d *Machine) perform(to Shell, effects []effect) {
 			to.SendCanary(e.number, e.model)
 		case cancelCanary:
 			to.CancelCanary()
+		case giveUp: // no process here is ours
 		case evict:
 			to.Evict(d.m.life.incarnation, e.hung, e.why)
 		default:

@@ -43,6 +43,8 @@ type (
 	}
 	// cancelCanary gives the canary up that is under way; its end comes all the same.
 	cancelCanary struct{}
+	// giveUp has a process of ours that hangs ended and started anew.
+	giveUp struct{ why string }
 	// evict has every attempt leave that runs here, if there is another place for it.
 	evict struct {
 		hung bool // the engine is not known to work on them any more
@@ -60,6 +62,7 @@ func (entered) isEffect()      {}
 func (alarm) isEffect()        {}
 func (sendCanary) isEffect()   {}
 func (cancelCanary) isEffect() {}
+func (giveUp) isEffect()       {}
 func (evict) isEffect()        {}
 
 // machine decides for one replica: life cycle and ledger. It is pure: time is an argument, what is to be done is returned.
@@ -130,7 +133,8 @@ func newMachine(
 		m.state, m.feedBy = Warming, now.Add(cfg.FeedWait)
 	}
 	if old.Hung {
-		m.watch.phase, m.watch.until, m.watch.notBefore = hung, now, now
+		giveUpAt := now.Add(cfg.HangGiveUp)
+		m.watch.phase, m.watch.until, m.watch.notBefore, m.watch.giveUp = hung, now, now, &giveUpAt
 	}
 	if awaited > 0 {
 		m.recovering, m.awaited, m.openAt = true, awaited, now.Add(cfg.AnnounceWait)

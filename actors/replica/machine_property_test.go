@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ func TestMachineAgainstList(t *testing.T) {
 	t.Log(did)
 	for _, what := range []string{
 		"granted", "refused", "started", "grown", "ended", "lingered", "shed", "broken", "operator", "reborn", "kept over a rebirth",
-		"down", "degraded", "recovered", "restored", "expired", "confirmed", "drained", "gone",
+		"down", "degraded", "recovered", "restored", "expired", "confirmed", "drained", "gone", "suspected", "hung", "revived",
 	} {
 		require.GreaterOrEqual(t, did[what], 20, "too few cases of %q", what)
 	}
@@ -89,7 +90,9 @@ func TestMachineAgainstList(t *testing.T) {
 
 func runMachine(t *rapid.T, did map[string]int) {
 	caps := rapid.SampledFrom([]engine.Capabilities{withFeed, withoutFeed}).Draw(t, "engine")
-	w := &walk{bench: newBench(t, testConfig(), caps), n: &naive{ended: map[scoring.Ticket]bool{}}, did: did}
+	cfg := testConfig()
+	cfg.HangLeast, cfg.HangBlind = 60*time.Millisecond, 60*time.Millisecond // a few ticks
+	w := &walk{bench: newBench(t, cfg, caps), n: &naive{ended: map[scoring.Ticket]bool{}}, did: did}
 	w.published = w.m.snapshot()
 	t.Repeat(map[string]func(*rapid.T){
 		"reserve":       w.reserveAny,
@@ -127,7 +130,18 @@ func runMachine(t *rapid.T, did map[string]int) {
 			w.act(t, FeedReady{w.m.life.incarnation})
 		},
 		"restart": w.restart,
-		"tick":    w.tick,
+		"canary": func(t *rapid.T) {
+			var err error
+			if rapid.Bool().Draw(t, "fails") {
+				err = errors.New("no")
+			}
+			w.act(t, canaryDone{w.m.watch.canaries, err})
+		},
+		"beats": func(t *rapid.T) {
+			at := w.now
+			w.act(t, Beats{Last: &at})
+		},
+		"tick": w.tick,
 		"drain": func(t *rapid.T) {
 			if rapid.IntRange(0, 60).Draw(t, "rarely") > 0 {
 				t.Skip("rarely")
@@ -159,6 +173,7 @@ func (w *walk) act(t *rapid.T, message any) {
 
 func (w *walk) check(t *rapid.T, before *Snapshot) {
 	after := w.m.snapshot()
+	inTable(t, w.last)
 	for _, e := range w.last {
 		if _, ok := e.(publish); ok {
 			w.published = after
@@ -178,6 +193,15 @@ func (w *walk) check(t *rapid.T, before *Snapshot) {
 	if after.State != before.State {
 		require.True(t, has[entered](w.last))
 		w.did[after.State.String()]++
+	}
+	if after.Suspect && !before.Suspect {
+		w.did["suspected"]++
+	}
+	if after.Hung && !before.Hung {
+		w.did["hung"]++
+	}
+	if before.Hung && !after.Hung && after.Incarnation == before.Incarnation {
+		w.did["revived"]++
 	}
 	if before.Recovering && !after.Recovering {
 		w.did["recovered"]++
@@ -223,6 +247,7 @@ func (w *walk) reserveAny(t *rapid.T) {
 	}
 	require.True(t, before.State.Routable() && !before.Recovering && incarnation == before.Incarnation)
 	require.False(t, w.now.Before(before.CoolingUntil))
+	require.False(t, before.Suspect || before.Hung)
 	after := w.m.snapshot().Load
 	require.LessOrEqual(t, after.BookedBlocks, after.UsableBlocks(), "grant")
 	require.LessOrEqual(t, after.SeatsBooked, after.UsableSeats(), "grant")

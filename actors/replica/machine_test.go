@@ -45,7 +45,19 @@ func (b *bench) step(message any) []effect {
 	b.now = b.now.Add(time.Second)
 	b.last = b.m.step(b.now, message)
 	b.all = append(b.all, b.last...)
+	inTable(b.t, b.last)
 	return b.last
+}
+
+// inTable fails unless the table of states knows each change.
+func inTable(t require.TestingT, effects []effect) {
+	for _, e := range effects {
+		if e, ok := e.(entered); ok {
+			on, known := e.from.Exit(e.to)
+			require.True(t, known, "from %s to %s: %s", e.from, e.to, e.why)
+			require.NotEmpty(t, on)
+		}
+	}
 }
 
 // status is what an engine of 100 blocks of 16 tokens and 4 seats says of itself.

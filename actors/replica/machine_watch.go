@@ -37,6 +37,7 @@ type watch struct {
 	canaries  uint64
 	dropped   bool           // the one under way was cancelled
 	notBefore time.Time      // hung: a strike keeps it out until then
+	giveUp    *time.Time     // hung: a process of ours is given up then; nil: it was
 	breaks    int            // attempts that broke, without one that finished between them
 	breaksOf  scoring.Ticket // no ticket up to this one tells of another break
 }
@@ -58,9 +59,7 @@ const (
 	// prefillBatch is how many prompt tokens an engine computes in one pass at most, as far as its default goes: prompts of
 	// one pass have their first tokens at its end.
 	prefillBatch = 8192
-	// stepWithin is the share of a replica's gaps that its step is taken from, and stepFactor and prefillFactor are how often
-	// longer than that a silence must be (semantics 4).
-	stepWithin    = 0.99
+	// stepFactor and prefillFactor are how often longer than its step and its prefill a silence must be (semantics 4).
 	stepFactor    = 8
 	canaryFactor  = 4 // likewise, for a canary: it waits for the prefill under way and needs a step
 	prefillFactor = 2
@@ -83,11 +82,11 @@ func (m *machine) busy() bool {
 func (m *machine) bound() time.Duration { return m.patience(stepFactor) }
 
 // patience is how long the engine may be silent: a number of its steps, or twice the prefill that it is at.
-func (m *machine) patience(steps time.Duration) time.Duration {
+func (m *machine) patience(steps int) time.Duration {
 	l := m.ledger.Load()
 	bound := m.cfg.HangLeast
-	if step, ok := m.watch.pace.step(stepWithin); ok {
-		bound = max(bound, steps*step)
+	if step, ok := m.watch.pace.step(); ok {
+		bound = max(bound, time.Duration(steps)*step)
 	} else if l.Running > 0 {
 		bound = max(bound, m.cfg.HangBlind)
 	}
@@ -258,6 +257,8 @@ func (m *machine) strike(now time.Time, why string) {
 	w.phase, w.held, w.breaks = hung, [paceBuckets]uint32{}, 0
 	w.notBefore = now.Add(m.strikes.Strike(now, m.rng))
 	w.until = w.notBefore
+	giveUpAt := now.Add(m.cfg.HangGiveUp)
+	w.giveUp = &giveUpAt
 	m.emit(alarm{"it hangs: " + why})
 	if m.state == Starting || m.state == Warming || m.state == Ready || m.state == Degraded {
 		m.enter(now, Down, why)
@@ -274,6 +275,10 @@ func (m *machine) tryHung(now time.Time) {
 		return
 	}
 	w.until = now.Add(m.cfg.CanaryRetry)
+	if w.giveUp != nil && !now.Before(*w.giveUp) {
+		w.giveUp = nil
+		m.emit(giveUp{m.lastError})
+	}
 	if w.canary == nil {
 		m.sendCanary()
 	} else {
@@ -371,7 +376,7 @@ func (m *machine) tried(now time.Time) {
 
 // stepP99 is what is published of the pace.
 func (m *machine) stepP99() *time.Duration {
-	step, ok := m.watch.pace.step(stepWithin)
+	step, ok := m.watch.pace.step()
 	if !ok {
 		return nil
 	}

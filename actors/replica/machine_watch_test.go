@@ -42,6 +42,7 @@ func (w *watched) at(d time.Duration, message any) []effect {
 	w.now = w.now.Add(d)
 	w.bench.last = w.m.step(w.now, message)
 	w.all = append(w.all, w.bench.last...)
+	inTable(w.t, w.bench.last)
 	return w.bench.last
 }
 
@@ -153,7 +154,7 @@ func pace100() time.Duration {
 	var gaps [paceBuckets]uint32
 	gaps[paceBucket(100*time.Millisecond)] = paceEnough
 	p.add(&gaps)
-	step, _ := p.step(stepWithin)
+	step, _ := p.step()
 	return step
 }
 
@@ -303,6 +304,15 @@ func TestLegsLeaveWhenTheyCan(t *testing.T) {
 	told = count[evict](w.all)
 	w.pass(10*time.Second, true)
 	require.Equal(t, told, count[evict](w.all), "nobody is left")
+}
+
+// TestGiveUp: a process of ours that hangs is not started anew before it has hung for long, and then once.
+func TestGiveUp(t *testing.T) {
+	w := hang(t, false)
+	w.pass(w.m.cfg.HangGiveUp-time.Second, true)
+	require.Zero(t, count[giveUp](w.all))
+	w.pass(time.Hour, true)
+	require.Equal(t, 1, count[giveUp](w.all))
 }
 
 // TestCanaries: there is one at a time; one that fails is followed by another, after a while; one that is held is given up

@@ -11,9 +11,10 @@ type Restarter interface {
 	Restart(evidence, why string)
 }
 
-// restart has an engine of ours that entered Down started again: it hangs, or answers nobody.
-func (a *replicaActor) restart(e entered) {
-	if managed, ok := a.deps.Ref.Engine.(Restarter); ok && e.to == Down {
-		managed.Restart(a.m.life.evidence, e.why)
+// restart has an engine of ours started again that answers nobody, or has hung for too long. One that has just begun to hang
+// may go on, and is not to load its model again for that.
+func (a *replicaActor) restart(why string) {
+	if managed, ok := a.deps.Ref.Engine.(Restarter); ok {
+		managed.Restart(a.m.life.evidence, why)
 	}
 }

@@ -14,6 +14,8 @@ const (
 	paceKept = 2000
 	// paceEnough is from how many gaps on their quantile means something.
 	paceEnough = 32
+	// stepWithin is the share of the gaps that do not exceed the step.
+	stepWithin = 0.99
 )
 
 // paceBucket is the bucket of a gap between two tokens.
@@ -44,14 +46,14 @@ func (p *pace) add(gaps *[paceBuckets]uint32) {
 	}
 }
 
-// step is the gap that the share q of all does not exceed, rounded up to its bucket; false while too few are known.
-func (p *pace) step(q float64) (time.Duration, bool) {
+// step is the gap that 99 of 100 do not exceed, rounded up to its bucket; false while too few are known.
+func (p *pace) step() (time.Duration, bool) {
 	if p.total < paceEnough {
 		return 0, false
 	}
 	sum := 0.0
 	for i, n := range p.counts {
-		if sum += n; sum >= q*p.total {
+		if sum += n; sum >= stepWithin*p.total {
 			return time.Duration(float64(paceLeast) * math.Pow(paceGrowth, float64(i))), true
 		}
 	}

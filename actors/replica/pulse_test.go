@@ -79,7 +79,7 @@ func TestPaceAgainstSorting(t *testing.T) {
 			b.Gaps[paceBucket(time.Duration(us)*time.Microsecond)]++
 		}
 		p.add(&b.Gaps)
-		got, ok := p.step(stepWithin)
+		got, ok := p.step()
 		require.True(t, ok)
 		below, within := 0, 0
 		for _, us := range gaps {
@@ -101,7 +101,7 @@ func TestPaceAgainstSorting(t *testing.T) {
 // TestPaceForgets: what was long ago weighs little.
 func TestPaceForgets(t *testing.T) {
 	var p pace
-	_, ok := p.step(stepWithin)
+	_, ok := p.step()
 	require.False(t, ok)
 	feed := func(gap time.Duration, n uint32) {
 		var gaps [paceBuckets]uint32
@@ -112,12 +112,12 @@ func TestPaceForgets(t *testing.T) {
 	for range 10 {
 		feed(10*time.Millisecond, paceKept)
 	}
-	got, ok := p.step(stepWithin)
+	got, ok := p.step()
 	require.True(t, ok)
 	require.Less(t, got, 13*time.Millisecond)
 	require.LessOrEqual(t, p.total, float64(paceKept))
 	feed(time.Hour, 10*paceKept)
-	got, _ = p.step(stepWithin)
+	got, _ = p.step()
 	require.Less(t, got, time.Minute, "the last bucket has no end")
 }
 

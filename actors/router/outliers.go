@@ -84,13 +84,3 @@ func (o *outliers) prune(vs []view) {
 		}
 	}
 }
-
-// next is when the first ejection that runs ends.
-func (o *outliers) next(now time.Time) (at time.Time, ok bool) {
-	for _, e := range o.out {
-		if now.Before(e.until) && (!ok || e.until.Before(at)) {
-			at, ok = e.until, true
-		}
-	}
-	return at, ok
-}

@@ -75,10 +75,11 @@ func TestEjection(t *testing.T) {
 // TestEjectionEnds after a time that doubles while it stays slow, and starts anew once it has done well.
 func TestEjectionEnds(t *testing.T) {
 	r := newRig(t, testConfig(), 3)
-	for _, want := range []time.Duration{5, 10, 20, 40, 80, 80} {
+	for _, seconds := range []int{5, 10, 20, 40, 80, 80} {
+		want := time.Duration(seconds) * time.Second
 		r.slow("b", 20)
-		require.Equal(t, want*time.Second, r.m.outliers.out["b"].until.Sub(r.now))
-		r.now = r.now.Add(want * time.Second)
+		require.Equal(t, want, r.m.outliers.out["b"].until.Sub(r.now))
+		r.now = r.now.Add(want)
 		require.Empty(t, r.out())
 	}
 	r.now = r.now.Add(2 * ejectCap)

@@ -322,11 +322,11 @@ const (
 )
 
 // patience is how long an attempt may be silent: what the replica's own pace makes of it, no longer than most.
-func (m *machine) patience(most time.Duration, predicted *time.Duration, factor time.Duration) time.Duration {
+func (m *machine) patience(most time.Duration, predicted *time.Duration, factor int) time.Duration {
 	if predicted == nil {
 		return most
 	}
-	return min(most, max(m.cfg.StallLeast, factor**predicted))
+	return min(most, max(m.cfg.StallLeast, time.Duration(factor)*(*predicted)))
 }
 
 func (m *machine) timeout(now time.Time) {
