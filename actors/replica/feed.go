@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -31,6 +30,9 @@ type feed struct {
 	trusted  time.Time     // since when the index is built from what counts now: older predictions are not its own
 	audit    audit         // of predictions since then
 	reportAt time.Time
+
+	owed       []Learned // whose events have not come
+	owedTokens scoring.Tokens
 
 	reported  *Place // as of the last report
 	overflows uint64 // of that place then
@@ -104,6 +106,9 @@ func (f *feed) step(c actor.Context, event any) {
 		case openRouted:
 			f.trust()
 			f.routed = newPlace(f.deps.Indexes, *f.m.tuned, f.m.tuned.blockTokens, prefix.Routed, prefix.Counted)
+			for i := range f.owed {
+				f.remember(&f.owed[i])
+			}
 			f.deps.Ref.place.Store(f.routed)
 		case closeRouted:
 			f.forgetRouted()
@@ -121,6 +126,9 @@ func (f *feed) step(c actor.Context, event any) {
 			f.meter.Distrusted()
 			f.deps.Log.Warn("replica index built anew", slog.String("replica", string(f.deps.Ref.ID)), slog.String("why", e.why))
 		}
+	}
+	if f.m.owed == nil {
+		f.owed, f.owedTokens = nil, 0 // their events have come, or are of no more interest
 	}
 }
 
@@ -200,8 +208,23 @@ func (f *feed) stop() {
 func (f *feed) learn(c actor.Context, l Learned) {
 	if f.routed == nil {
 		f.step(c, served{began: l.Began, freshTokens: l.FreshTokens, last: f.last()})
+		f.owe(l)
 		return
 	}
+	f.remember(&l)
+}
+
+// owe keeps what was computed while its events have not come, up to what the engine's cache holds: if they never do, it is the
+// first that is remembered instead.
+func (f *feed) owe(l Learned) {
+	tokens := scoring.Tokens(len(l.Prompt) + len(l.Output))
+	if f.m.owed != nil && tokens > 0 && f.owedTokens+tokens <= f.m.tuned.capacity {
+		f.owed, f.owedTokens = append(f.owed, l), f.owedTokens+tokens
+	}
+}
+
+// remember takes a sequence for cached.
+func (f *feed) remember(l *Learned) {
 	ns := prefix.Namespace{Model: f.deps.Ref.Model, LoRA: l.LoRA, Salt: l.Salt}
 	f.routed.Index.Routed(f.routed.Slot, l.keys(ns.Seed(), int(f.routed.BlockTokens)))
 }
@@ -280,49 +303,4 @@ func (f *feed) arm(c actor.Context) {
 	}
 	self, root := c.Self(), c.ActorSystem().Root
 	f.alarm.Set(at, true, func() { root.Send(self, feedTick{}) })
-}
-
-// feedFigures are what a feed shows to others; they outlive its actor.
-type feedFigures struct {
-	tuned     atomic.Pointer[tune] // what the feed was told last
-	state     atomic.Uint32        // an IndexState
-	why       atomic.Pointer[string]
-	run       atomic.Uint64 // the last subscription's number
-	base      time.Time     // since when lastBatch counts
-	lastBatch atomic.Int64  // nanoseconds; 0: none has come
-	predicted atomic.Uint64 // cached prompt tokens
-	reported  atomic.Uint64
-}
-
-// came notes a batch.
-func (f *feedFigures) came(now time.Time) { f.lastBatch.Store(max(1, int64(now.Sub(f.base)))) }
-
-func (f *feedFigures) last() time.Time {
-	if nano := f.lastBatch.Load(); nano != 0 {
-		return f.base.Add(time.Duration(nano)) // on the monotonic clock
-	}
-	return time.Time{}
-}
-
-// FeedReport says how a replica's feed does.
-type FeedReport struct {
-	State     IndexState
-	Why       string    // it is in this state
-	LastBatch time.Time // when events came last; the zero time if none have
-	// PredictedTokens are the prompt tokens that the index said are cached, ReportedTokens those that the engine found,
-	// over the requests whose engine told.
-	PredictedTokens, ReportedTokens scoring.Tokens
-}
-
-// Feed returns how the replica's part of the index does.
-func (r *Ref) Feed() FeedReport {
-	f := &r.feed
-	report := FeedReport{
-		State: IndexState(f.state.Load()), LastBatch: f.last(), //nolint:gosec // a state
-		PredictedTokens: scoring.Tokens(f.predicted.Load()), ReportedTokens: scoring.Tokens(f.reported.Load()), //nolint:gosec // counts
-	}
-	if why := f.why.Load(); why != nil {
-		report.Why = *why
-	}
-	return report
 }
