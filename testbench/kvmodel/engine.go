@@ -66,12 +66,22 @@ func (e *Engine) Step() []prefix.Event {
 	case len(e.running) >= e.cfg.RunningMax, len(e.running) > 0 && e.rng.IntN(2) == 0:
 		e.end()
 	default:
-		e.Serve(Node(e.rng.IntN(e.lib.Len())))
+		e.Serve(e.text())
 	}
 	if e.cfg.HostBlocks > 0 && e.rng.IntN(2) == 0 {
 		e.offload()
 	}
 	return e.events
+}
+
+// text draws what is served next. A text of one block would be stored again whole when it is hit, and on the wire a second
+// copy of a first block looks like a report of what is there (wire contract, A.1.5), which an index has to take it for.
+func (e *Engine) text() Node {
+	n := Node(e.rng.IntN(e.lib.Len()))
+	if e.lib.depth[n] == 0 && len(e.device[n]) > 0 {
+		return e.text()
+	}
+	return n
 }
 
 // Reset drops the whole cache. It is refused, as by real engines, while sequences run.
@@ -245,6 +255,18 @@ func (e *Engine) hash(n Node) uint64 {
 
 // Blocks returns how many distinct blocks are on the device.
 func (e *Engine) Blocks() int { return len(e.device) }
+
+// Copies returns how many blocks of the device have content.
+func (e *Engine) Copies() int {
+	n := 0
+	for _, copies := range e.device {
+		n += len(copies)
+	}
+	return n
+}
+
+// Running returns how many sequences are being served.
+func (e *Engine) Running() int { return len(e.running) }
 
 // Overlap is the truth about the text that ends with n.
 func (e *Engine) Overlap(n Node) prefix.Overlap {
