@@ -90,6 +90,10 @@ prove-faulty-replica: build ## two simulated engines, one of which answers 503, 
 soak: build ## 30 minutes (SOAK=TIME) of random traffic while replicas come, go and are killed; nothing may be lost or left
 	go test -tags prove -count 1 -timeout 3h -v -run '^TestSoak$$' ./testbench/prove
 
+.PHONY: soak-kv
+soak-kv: tokenizers-lib ## 10 minutes (SOAK_KV=TIME) of cache events from 64 publishers at 200,000 block operations a second; the index must be exact
+	go test -tags prove -count 1 -timeout 3h -v -run '^TestSoakKV$$' ./testbench/prove
+
 .PHONY: e2e-vllm
 e2e-vllm: build ## test with two real vLLM servers on the CPU and a tiny model (installs 6.2 GB once, some 15 minutes; VLLM_VENV=DIR: a ready one)
 	go test -tags e2e -count 1 -timeout 30m -v ./testbench/e2e/vllm
