@@ -32,7 +32,11 @@ type engineServer struct {
 // startEngine starts one; await says when it serves.
 func startEngine(t *testing.T, name string, flags ...string) *engineServer {
 	t.Helper()
-	port := rig.FreePort(t)
+	return startEngineAt(t, rig.FreePort(t), name, flags...)
+}
+
+func startEngineAt(t *testing.T, port, name string, flags ...string) *engineServer {
+	t.Helper()
 	return &engineServer{
 		rig.Start(t, engineEnds, "./engine.sh", append([]string{"run", port}, flags...)...), name, "http://127.0.0.1:" + port,
 	}
