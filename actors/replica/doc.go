@@ -39,6 +39,22 @@
 // A single attempt that is stuck on an engine which serves others is the stream machine's to find (its deadlines follow the
 // replica's pace too); this finds engines, that finds requests.
 //
+// # What the index knows
+//
+// The feed takes a slot in the prefix index and publishes it as the replica's [Place], which names the engine's life: routers
+// count it for that life alone. Its machine decides where the slot's content comes from, and [IndexState] says it:
+//
+//	          tuned                        first batch         gap            replayed
+//	none ───▶ void ──────────────────────▶ live, partial ───▶ replaying ───▶ live, partial
+//	            ▲ broken, distrusted, down, ──┘      │ no events are published, or none come for FeedSilence after
+//	              another life                       ▼ work that changed the cache, or they can't be subscribed to
+//	                                               approximate ───events flow again───▶ live, partial
+//
+// A subscription writes to a slot of its own, from its own goroutine, and only news of its state reaches the actor. While the
+// index is approximate a subscription fills a slot that nobody looks at; it takes the other's place when it is worth it, so
+// that never both are published. A slot moves to the index of another block size if the events show one. What was predicted
+// is held against what engines report: an index that claims too much too often is built anew.
+//
 // # Epoch and incarnation
 //
 // A restart of the actor after a panic of ours is a new epoch: the engine and its KV live on. The new instance asks every

@@ -10,7 +10,7 @@
 //	queue, own bookings, learned rates, policy   the router actor, inside [machine]
 //	tokenization jobs                            the router actor; a worker owns the one it runs
 //	the node's tokenization slots                [Gate], shared by all routers
-//	load snapshots, prefix index                 others; the router only reads them, and speculates on its own grants
+//	load snapshots, prefix index                 others; the router only reads them, and speculates on its own reservations
 //
 // A request's legs are placed together or not at all: what was granted is given back if one of them is refused. A replica
 // that refused is not asked again before something has changed there; after Config.RanksMax refusals a request goes to the

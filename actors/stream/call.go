@@ -72,7 +72,7 @@ func Start(cfg Config, deps Deps, req *Request) *Response {
 // back, a replica that restarted hears that nothing of this call lives there.
 func (c *Call) Tell(message any) {
 	if !c.inbox.put(message) {
-		refuse(message)
+		c.refuse(message)
 	}
 }
 
@@ -124,7 +124,7 @@ func (c *Call) finish(m *machine) {
 // over gives back what nobody will use and reports. Nothing reaches the call any more.
 func (c *Call) over(u Usage) {
 	for _, message := range c.pending {
-		refuse(message)
+		c.refuse(message)
 	}
 	c.left = true
 	c.summary.Usage = u
@@ -211,13 +211,14 @@ func lingering(a *running) replica.Announcement {
 }
 
 // refuse gives back what a message brings to a call that is over.
-func refuse(message any) {
+func (c *Call) refuse(message any) {
 	switch e := message.(type) {
 	case ReplicaRestarted:
 		e.Ref.Tell(replica.Announced{Epoch: e.Epoch})
 	case Placed:
 		for _, p := range e.Placements {
 			p.Ref.Tell(replica.End{Ticket: p.Claim.Ticket, Reason: ledger.Cancelled})
+			c.deps.Router(Failed{Replica: p.Ref.ID, Ticket: p.Claim.Ticket})
 		}
 	}
 }

@@ -221,6 +221,7 @@ func (m *machine) placed(now time.Time, e Placed) {
 	if m.ended || !current || lost {
 		for _, p := range e.Placements {
 			m.emit(toReplica{p.Ref, replica.End{Ticket: p.Claim.Ticket, Reason: ledger.Cancelled}})
+			m.emit(toRouter{Failed{Replica: p.Ref.ID, Ticket: p.Claim.Ticket}}) // nothing comes of it
 		}
 		if current && !m.ended {
 			m.submit(asks)

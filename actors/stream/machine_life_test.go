@@ -186,14 +186,14 @@ func TestALegFailsWhileAnotherWaits(t *testing.T) {
 		"withdraw 2", "submit 3 again, leg 1 not b/1 after engine_failed, leg 0 not a/1 after contended")
 	// The router had placed the older one before it heard of that.
 	late := Placed{Number: 2, Placements: []Placement{r.place(1, "c", 100)}}
-	require.Equal(t, []string{"c: end 4 cancelled"}, r.do(late))
+	require.Equal(t, []string{"c: end 4 cancelled", "failed 4 on c"}, r.do(late))
 	require.Empty(t, r.do(Rejected{Number: 2, Fault: fault.New(fault.NoReplica, "late")}))
 	require.Empty(t, r.do(Withdrawn{Number: 2}))
 	require.NotNil(t, r.m.waiting)
 	with(t, r.run(100, "c", "b"), "start 4 for leg 1 on c", "start 5 for leg 0 on b")
 	// Nor is a second answer to the same submission taken.
 	again := Placed{Number: 3, Placements: []Placement{r.place(0, "c", 100)}}
-	require.Equal(t, []string{"c: end 7 cancelled"}, r.do(again))
+	require.Equal(t, []string{"c: end 7 cancelled", "failed 7 on c"}, r.do(again))
 	require.Empty(t, r.do(Rejected{Number: 3, Fault: fault.New(fault.NoReplica, "late")}))
 	for _, id := range []uint64{3, 4, 5} {
 		r.do(text(id, "x").finish(engine.FinishStop))
@@ -273,8 +273,9 @@ func TestCancel(t *testing.T) {
 						got := (&rig{t: t, m: &one, now: r.now}).do(answer)
 						require.True(t, one.done())
 						if _, ok := answer.(Placed); ok {
-							require.Len(t, got, 1)
+							require.Len(t, got, 2)
 							require.Regexp(t, "^b: end [0-9]+ cancelled$", got[0])
+							require.Regexp(t, "^failed [0-9]+ on b$", got[1], "what was speculated on it is withdrawn")
 						} else {
 							require.Empty(t, got)
 						}
@@ -327,7 +328,7 @@ func TestRouterRestarted(t *testing.T) {
 	r := newRig(t, cfg, &Request{N: 2})
 	require.Equal(t, []string{"submit 2, leg 0, leg 1"}, r.do(RouterRestarted{}))
 	// What the instance before had sent is void.
-	require.Equal(t, []string{"a: end 1 cancelled"}, r.do(Placed{Number: 1, Placements: []Placement{r.place(0, "a", 9)}}))
+	require.Equal(t, []string{"a: end 1 cancelled", "failed 1 on a"}, r.do(Placed{Number: 1, Placements: []Placement{r.place(0, "a", 9)}}))
 	require.Empty(t, r.do(Rejected{Number: 1, Fault: fault.New(fault.NoReplica, "none")}))
 	r.run(9, "a", "b")
 	require.Empty(t, r.do(RouterRestarted{}), "it owes nothing")
@@ -363,7 +364,7 @@ func TestAGrantThatTheReplicaHasForgotten(t *testing.T) {
 	r.do(ReplicaRestarted{Ref: r.ref("a"), Epoch: 3})
 	old, other := r.place(0, "a", 9), r.place(1, "b", 9)
 	old.Epoch, other.Epoch = 2, 1
-	require.Equal(t, []string{"a: end 1 cancelled", "b: end 2 cancelled", "submit 2, leg 0, leg 1"},
+	require.Equal(t, []string{"a: end 1 cancelled", "failed 1 on a", "b: end 2 cancelled", "failed 2 on b", "submit 2, leg 0, leg 1"},
 		r.do(Placed{Number: 1, Placements: []Placement{old, other}}), "all legs or none")
 	now := r.place(0, "a", 9)
 	now.Epoch = 3

@@ -49,8 +49,8 @@ type (
 		Produced scoring.Tokens // by the leg
 		Broken   bool           // by the engine's failure: it says nothing of how long answers are
 	}
-	// Failed tells that an attempt ended before its first token, so that what was speculated for it is withdrawn. May be
-	// lost: speculation ends by itself.
+	// Failed tells that an attempt ended before its first token, or that its place is not used, so that what was speculated
+	// for it is withdrawn. May be lost: speculation ends by itself.
 	Failed struct {
 		Replica scoring.ReplicaID
 		Ticket  scoring.Ticket
