@@ -19,6 +19,7 @@ import (
 
 	"plimsoll/actors/fault"
 	"plimsoll/actors/ingress"
+	"plimsoll/actors/stream"
 	"plimsoll/engine"
 	"plimsoll/engine/sim"
 )
@@ -321,4 +322,130 @@ func TestWhatAllShed(t *testing.T) {
 		}
 		f.quiet(t)
 	})
+}
+
+// TestTheOnlyReplicaComesBack: answers wait for the new life of their engine and go on there.
+func TestTheOnlyReplicaComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startFleet(t, fleetConfig{replicas: 1, profile: sim.DefaultConfig(), speed: 1})
+		edge := f.edge(t)
+		path, body := question(1)
+		want := ask(t.Context(), edge, path, body)
+		got := make(chan heard)
+		go func() { got <- ask(t.Context(), edge, path, body) }()
+		time.Sleep(300 * time.Millisecond) // virtual: in the middle of it
+		f.engines[0].Kill()
+		time.Sleep(12 * time.Second)
+		f.engines[0].Start()
+		same(t, want, <-got, "the only replica came back")
+		require.Equal(t, 1, f.metric(t, "plimsoll_stream_breaks_total{", `class="exact",model="plimsoll-sim",outcome="resumed"`))
+		f.quiet(t)
+	})
+}
+
+// TestNobodyComesBack: answers are given up after their time, with an error event and no clean end.
+func TestNobodyComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startFleet(t, fleetConfig{replicas: 1, profile: sim.DefaultConfig(), speed: 1})
+		edge := f.edge(t)
+		path, body := question(1)
+		got := make(chan heard)
+		go func() { got <- ask(t.Context(), edge, path, body) }()
+		time.Sleep(300 * time.Millisecond) // virtual: in the middle of it
+		f.engines[0].Kill()
+		broke := time.Now()
+		h := <-got
+		require.InDelta(t, 30, time.Since(broke).Seconds(), 1)
+		require.Zero(t, h.dones)
+		require.Len(t, h.errors, 1)
+		require.Empty(t, h.finishes)
+		require.NotEmpty(t, h.texts[0])
+		require.Equal(t, 1, f.metric(t, "plimsoll_stream_breaks_total{", `outcome="given_up"`))
+	})
+}
+
+// TestClientsLeaveBrokenAnswers: at once, though nobody serves.
+func TestClientsLeaveBrokenAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startFleet(t, fleetConfig{replicas: 2, profile: sim.DefaultConfig(), speed: 1})
+		var responses []*stream.Response
+		rng := newRand(3)
+		for range 60 {
+			responses = append(responses, f.Submit(tokensRequest(randomPrompt(rng, 200), 2000)))
+		}
+		for _, r := range responses {
+			_, err := r.Next(t.Context())
+			require.NoError(t, err)
+		}
+		for _, e := range f.engines {
+			e.Kill()
+		}
+		time.Sleep(time.Second) // virtual
+		require.Equal(t, 60, f.Live())
+		require.Equal(t, 60, f.Queue().QueuedRequests)
+		for _, r := range responses {
+			r.Cancel()
+		}
+		before := time.Now()
+		synctest.Wait()
+		require.Equal(t, before, time.Now())
+		require.Zero(t, f.Live())
+		require.Zero(t, f.Queue().QueuedRequests)
+		for _, s := range f.Snapshots() {
+			require.Zero(t, s.Load.BookedBlocks)
+		}
+		require.Equal(t, 60, f.metric(t, "plimsoll_stream_breaks_total{", `outcome="left"`))
+	})
+}
+
+// TestWhatClientsWantOfABrokenAnswer, by the header.
+func TestWhatClientsWantOfABrokenAnswer(t *testing.T) {
+	for _, c := range []struct {
+		sampling, wanted string
+		whole            bool
+		error            string // "": the answer is whole
+	}{
+		{`"temperature":0`, "off", false, "wants no continuation"},
+		{`"temperature":0`, "off", true, ""},
+		{`"temperature":0`, "exact", false, ""},
+		{`"temperature":0.8,"seed":4`, "exact", false, "would not be exact"},
+		{`"temperature":0.8,"seed":4`, "exact", true, ""},
+		{`"temperature":0.8,"seed":4`, "best", false, ""},
+		{`"temperature":0.8`, "exact", false, ""},
+		{`"temperature":0,"presence_penalty":0.5`, "exact", false, "would not be exact"},
+	} {
+		t.Run(fmt.Sprintf("%s %s %v", c.sampling, c.wanted, c.whole), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := startFleet(t, fleetConfig{replicas: 2, profile: sim.DefaultConfig(), speed: 1})
+				edge := f.edge(t)
+				body := fmt.Sprintf(`{"model":"plimsoll-sim","messages":[{"role":"user","content":"tell me"}],"max_tokens":100,"ignore_eos":true,"stream":%v,%s}`,
+					!c.whole, c.sampling)
+				const path = "/v1/chat/completions"
+				want := ask(t.Context(), edge, path, body)
+				got := make(chan heard)
+				go func() { got <- ask(t.Context(), edge, path, body, "X-Plimsoll-Resume", c.wanted) }()
+				time.Sleep(300 * time.Millisecond) // virtual: in the middle of it
+				for i, s := range f.Snapshots() {
+					if s.Load.Running > 0 {
+						f.engines[i].Kill()
+						defer f.engines[i].Start()
+					}
+				}
+				h := <-got
+				if c.error != "" {
+					require.Zero(t, h.dones, "no clean end")
+					require.Empty(t, h.finishes)
+					require.Len(t, h.errors, 1)
+					require.Contains(t, h.errors[0], c.error)
+					return
+				}
+				require.Empty(t, h.errors)
+				require.Equal(t, want.finishes, h.finishes)
+				require.Equal(t, 1, f.metric(t, "plimsoll_stream_breaks_total{", `model="plimsoll-sim"`))
+				if c.sampling == `"temperature":0` || c.whole { // begun anew, a seed says the same
+					same(t, want, h, "")
+				}
+			})
+		})
+	}
 }
