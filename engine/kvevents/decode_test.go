@@ -95,7 +95,10 @@ func pack(v any) []byte {
 // msgpack's nil.
 func storeOf(changes ...any) m {
 	fields := m{
-		"type", "BlockStored", "block_hashes", l{1, 2}, "parent_block_hash", nothing, "token_ids", l{10, 11, 12, 13},
+		"type", "BlockStored", "block_hashes",
+		l{1, 2},
+		"parent_block_hash", nothing, "token_ids",
+		l{10, 11, 12, 13},
 		"block_size", 2, "lora_id", nothing, "medium", "GPU", "lora_name", nothing,
 	}
 	for i := 0; i < len(changes); i += 2 {

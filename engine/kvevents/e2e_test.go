@@ -119,7 +119,7 @@ func BenchmarkEndToEnd(b *testing.B) {
 			const perSecond = 200_000
 			gap := time.Duration(float64(2*c.stores) / perSecond * float64(time.Second))
 			b.ReportAllocs()
-			began := time.Now()
+			began, cpu := time.Now(), kvevents.CPUSeconds()
 			sent := 0
 			for b.Loop() {
 				f.publishers[sent%c.publishers].Publish(events)
@@ -134,10 +134,11 @@ func BenchmarkEndToEnd(b *testing.B) {
 			for f.blocks.Load() < int64(sent*2*c.stores) {
 				time.Sleep(time.Millisecond)
 			}
-			took := time.Since(began)
+			took, used := time.Since(began), kvevents.CPUSeconds()-cpu
 			end()
 			lost := int64(sent*2*c.stores) - f.blocks.Load()
 			b.ReportMetric(float64(sent*2*c.stores)/took.Seconds(), "blocks/s")
+			b.ReportMetric(float64(sent*2*c.stores)/used, "blocks/cpu-s")
 			b.ReportMetric(float64(lost), "lost")
 			b.ReportMetric(float64(f.gaps.Load()), "gaps")
 			if c.paced {

@@ -94,7 +94,7 @@ func newModel(t *rapid.T, counts map[string]int) *model {
 		w.ring = rapid.IntRange(1, 8).Draw(t, "ring")
 	}
 	cfg := DefaultConfig()
-	cfg.BufferBatchesMax = rapid.IntRange(2, 40).Draw(t, "buffer")
+	cfg.BufferBatchesMax = rapid.IntRange(2, 8).Draw(t, "buffer")
 	l := cfg.limits()
 	l.replay = rapid.IntRange(0, 4).Draw(t, "replay") > 0
 	w.m = newMachine(l, func() uint64 { return rapid.Uint64().Draw(t, "entropy") }, w.sink)
@@ -448,7 +448,7 @@ func TestMachineProperties(t *testing.T) {
 			partial++
 		}
 	}
-	for range 25 { // a check takes a millisecond
+	for range 15 {
 		rapid.Check(t, run)
 	}
 	t.Logf("live %d, partial %d; %v", live, partial, counts)

@@ -113,7 +113,7 @@ func (m *machine) replayed(seq uint64, payload []byte) {
 		m.damaged(m.next, seq) // the engine lost it, or its socket dropped a part of the answer
 		m.replayedNext(seq, payload, mark)
 	default:
-		m.gap = m.gap || a.purpose == checkReplay
+		// What a check brings may be lost, or as well be on its way: it is no gap.
 		m.replayedNext(seq, payload, mark)
 	}
 }

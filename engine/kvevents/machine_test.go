@@ -337,7 +337,7 @@ func TestMachine(t *testing.T) {
 			wait         =>
 			wait         => ask 0
 			ans 1/0      =>
-			ans 1/1      => live gap #1
+			ans 1/1      => live #1
 			end          =>
 			pub 1/2      => live #2
 		`},

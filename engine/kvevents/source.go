@@ -98,6 +98,7 @@ type keeper struct {
 
 	open    []uint64 // connected publishers, the latest last
 	current uint64   // the one that the machine hears; 0: none
+	spoke   bool     // ... and that has published since: before, it may be another engine's at a shared endpoint
 	asked   uint64   // attempt of the running replay
 	stop    context.CancelFunc
 }
@@ -155,13 +156,14 @@ func (k *keeper) hear(n news) {
 			return
 		}
 		switch {
-		case n.who < k.current: // a process that was replaced, whose connection has not broken yet
+		case n.who < k.current && k.spoke: // a process that was replaced, whose connection has not broken yet
 			k.step(input{kind: stale})
 			return
-		case n.who > k.current: // the engine has connected again, before its old connection broke
+		case n.who != k.current: // the engine has connected again, before its old connection broke
 			k.step(input{kind: broken})
 			k.turnTo(n.who)
 		}
+		k.spoke = true
 		k.step(input{kind: live, seq: n.seq, payload: n.payload})
 	case noise:
 		k.step(input{kind: junk})
@@ -190,7 +192,7 @@ func (k *keeper) counts(payload []byte) bool {
 }
 
 func (k *keeper) turnTo(who uint64) {
-	k.current = who
+	k.current, k.spoke = who, false
 	k.step(input{kind: connected})
 }
 

@@ -412,6 +412,35 @@ func TestRank(t *testing.T) {
 	ranks[1].settled(t, engine.KVLive)
 }
 
+// TestSharedEndpoint: engines share a bound endpoint, told apart by their topics. Whichever of them come and go, a source
+// hears its own.
+func TestSharedEndpoint(t *testing.T) {
+	sources := kvevents.DefaultConfig()
+	sources.Bind, sources.Endpoint, sources.Topic = true, "tcp://127.0.0.1:0", "kv@b"
+	w := &world{truth: map[uint64]int{}}
+	s := w.listen(t, sources)
+	w.l.await(t, "bound", func() bool { return w.l.state == engine.KVPartial })
+	begin := func(topic string, first uint64) *world {
+		cfg := kvpub.DefaultConfig()
+		cfg.Connect, cfg.Endpoint, cfg.ReplayEndpoint, cfg.Topic = true, "tcp://"+s.Addr().String(), nil, topic
+		one := newWorld(t, cfg, kvpub.Calm{})
+		one.l, one.next = w.l, first
+		if topic == sources.Topic {
+			require.NoError(t, one.AwaitSubscribers(t.Context(), 1))
+		}
+		return one
+	}
+	old := begin("kv@b", 0)
+	old.store(3)
+	old.settled(t, engine.KVLive)
+	heir := begin("kv@b", 100)
+	begin("kv@c", 200)
+	require.NoError(t, old.Close())
+	w.l.await(t, "void", func() bool { return len(w.l.held) == 0 })
+	heir.store(3)
+	heir.settled(t, engine.KVLive)
+}
+
 // TestEndpointTaken: an endpoint that cannot be listened on ends the subscription.
 func TestEndpointTaken(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
