@@ -35,7 +35,11 @@ type simConfig struct {
 	CapacityTokens *int
 	HostTokens     *int // nil: what is evicted is lost
 	Slots          *int
-	Generate       string // "on" or "off"
+	Overhead       *time.Duration // nil: the profile's
+	Entropy        *int           // nil: unseeded answers are random
+	Generate       string         // "on" or "off"
+	Faults         string         // "on" or "off"
+	OnTerm         string         // "drain" or "hang"
 	Events         simEvents
 	DrainTimeout   time.Duration
 	LogLevel       string
@@ -45,7 +49,7 @@ type simConfig struct {
 func defaultSimConfig() simConfig {
 	base := DefaultConfig()
 	return simConfig{
-		Listen: "127.0.0.1:8100", Replicas: 1, Profile: simProfiles()[0], Speed: 1, Generate: "on", Events: defaultSimEvents(),
+		Listen: "127.0.0.1:8100", Replicas: 1, Profile: simProfiles()[0], Speed: 1, Generate: "on", Faults: "off", OnTerm: "drain", Events: defaultSimEvents(),
 		DrainTimeout: base.DrainTimeout, LogLevel: base.LogLevel, LogFormat: base.LogFormat,
 	}
 }
@@ -66,6 +70,14 @@ func (c *simConfig) settings() []setting {
 		tokens("capacity-tokens", "`N` tokens of KV cache (default: the profile's)", &c.CapacityTokens),
 		tokens("host-tokens", "`N` tokens of host memory, where what leaves the KV cache is kept (default: none)", &c.HostTokens),
 		tokens("slots", "`N` requests run at once (default: the profile's)", &c.Slots),
+		optional(&c.Overhead, func(v *time.Duration) setting {
+			return duration("overhead", "`TIME` that each pass takes beside what the GPU computes (default: the profile's)", v)
+		}),
+		optional(&c.Entropy, func(v *int) setting {
+			return count("entropy", "draw unseeded answers from `N`, so that they can be foretold (default: at random)", 0, v)
+		}),
+		choice("faults", "`WORD`: whether PUT /faults makes an engine faulty", &c.Faults, []string{"on", "off"}),
+		choice("on-term", "let running requests end after SIGTERM or, as a vLLM does without --shutdown-timeout, have them hang, by `WORD`", &c.OnTerm, []string{"drain", "hang"}),
 		choice("generate", "`WORD`: whether /inference/v1/generate answers, or 403 as a vLLM without --enable-scale-out", &c.Generate, []string{"on", "off"}),
 	}, c.Events.settings(), []setting{
 		duration("drain-timeout", "`TIME` that running requests get after the first SIGTERM or SIGINT", &c.DrainTimeout),
@@ -153,6 +165,14 @@ func (c simConfig) engine(number int) (fakeengine.Config, error) {
 	if c.HostTokens != nil {
 		profile.HostBlocks = *c.HostTokens / profile.BlockTokens
 	}
+	if c.Overhead != nil {
+		profile.Timing.Overhead = *c.Overhead
+	}
+	if c.Entropy != nil {
+		entropy := uint64(*c.Entropy) //nolint:gosec // a count
+		config.Engine.Entropy = &entropy
+	}
+	config.Faults = c.Faults == "on"
 	profile.Model = fallbackName(Config{TokenizerDir: c.TokenizerDir})
 	if c.Model != nil {
 		profile.Model = *c.Model
@@ -251,6 +271,11 @@ func (f *sims) run(c simConfig, signals <-chan os.Signal, log *slog.Logger) erro
 		return errors.Join(err, f.close())
 	case s := <-signals:
 		log.Info("shutting down", slog.String("signal", s.String()), slog.Duration("drain_timeout", c.DrainTimeout))
+	}
+	if c.OnTerm == "hang" {
+		for _, s := range f.servers {
+			s.Engine().Pause()
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
 	defer cancel()

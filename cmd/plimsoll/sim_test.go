@@ -43,6 +43,38 @@ func TestSimDrains(t *testing.T) {
 	require.Zero(t, s.exit(t))
 }
 
+// As a vLLM without --shutdown-timeout: not a byte more, no new connection, until the drain time is over.
+func TestSimHangsOnTerm(t *testing.T) {
+	s := launch(t, "sim", "--profile", "a10-8b", "--drain-timeout", "300ms", "--on-term", "hang", "--overhead", "5ms")
+	res := s.call(t, "POST", "/v1/completions", `{"prompt":"Hello","max_tokens":10000,"ignore_eos":true,"stream":true}`)
+	defer res.Body.Close() //nolint:errcheck // only read from
+	s.signal(t, syscall.SIGTERM)
+	s.awaitLog(t, "shutting down")
+	rest, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Less(t, strings.Count(string(rest), "data: "), 100, "10,000 tokens were asked for")
+	require.Zero(t, s.exit(t))
+}
+
+// Who asks twice without a seed gets the same answer, and an engine that was made faulty breaks.
+func TestSimEntropyAndFaults(t *testing.T) {
+	s := launch(t, "sim", "--entropy", "7", "--faults", "on")
+	const ask = `{"prompt":"Hello","max_tokens":20,"ignore_eos":true}`
+	said := map[string]bool{}
+	for range 3 {
+		status, body := s.status(t, "POST", "/v1/completions", ask)
+		require.Equal(t, 200, status)
+		_, text, _ := strings.Cut(body, `"text":`)
+		text, _, _ = strings.Cut(text, `,"logprobs"`)
+		said[text] = true
+	}
+	require.Len(t, said, 1)
+	status, _ := s.status(t, "PUT", "/faults", `{"status":503}`)
+	require.Equal(t, 200, status)
+	status, _ = s.status(t, "POST", "/v1/completions", ask)
+	require.Equal(t, 503, status)
+}
+
 // A replica each on the ports that follow, with a cache of its own; nobody listens before the cold start is over.
 func TestSimReplicasAndColdStart(t *testing.T) {
 	first := freePorts(t, 3)

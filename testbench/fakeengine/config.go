@@ -21,7 +21,9 @@ type Config struct {
 	// started without --enable-scale-out.
 	Generate bool
 	// KVEvents publishes the cache's events; nil: it does not. Faults are injected by [kvpub.Publisher.SetPlan].
-	KVEvents  *kvpub.Config
+	KVEvents *kvpub.Config
+	// Faults serves PUT /faults, which makes the server faulty. [Server.SetFaults] does so without it.
+	Faults    bool
 	BodyBytes int64 // longest request body
 	LegsMax   int   // choices of one request: prompts x n
 }

@@ -22,6 +22,12 @@
 // simulated model cannot do (constrained output, forced tool calls, log probabilities of the prompt, images) is refused with
 // 400 rather than ignored.
 //
+// # Faults
+//
+// [Server.SetFaults], and PUT /faults with [Config].Faults, make it faulty: error statuses, answers that hang after some
+// tokens, slow passes, a core that hangs or is dead, answers that break off with an error frame, a wall clock that is wrong,
+// cache events that are lost, doubled, out of order or garbled (inject.go).
+//
 // # As a real vLLM does
 //
 //   - Every stream ends with [DONE], after an error frame too; status 200 goes out before the engine has looked at the prompt.

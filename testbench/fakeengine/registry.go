@@ -46,6 +46,17 @@ func (r *registry) abort(id string) {
 	}
 }
 
+// end ends all requests for a cause.
+func (r *registry) end(cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, entries := range r.byID {
+		for e := range entries {
+			e.cancel(cause)
+		}
+	}
+}
+
 // running counts the requests that are being answered.
 func (r *registry) running() int {
 	r.mu.Lock()

@@ -62,6 +62,9 @@ func (s *Server) leg(ctx context.Context, a *ask, c *choice, out sink) error {
 		if err != nil {
 			return err
 		}
+		if err := s.faults.hold(ctx, len(c.ids)); err != nil {
+			return err
+		}
 		if d.finish != "" {
 			count.finished(d.finish)
 		}
@@ -76,6 +79,8 @@ func (s *Server) leg(ctx context.Context, a *ask, c *choice, out sink) error {
 	switch {
 	case errors.Is(err, errStopped):
 		return nil
+	case err != nil && errors.Is(context.Cause(ctx), errBroke):
+		return broke()
 	case err != nil && errors.Is(context.Cause(ctx), errAborted):
 		return out(c, delta{finish: finishAbort})
 	}

@@ -37,6 +37,7 @@ type Server struct {
 	stop   func() error // ends the engine, once
 
 	running  *registry
+	faults   *injector
 	counters *counters
 	legs     atomic.Uint64 // numbers them, so that no two of the engine's requests share a name
 	unnamed  atomic.Uint64 // numbers requests without a name of their own
@@ -53,12 +54,14 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if err := errors.Join(cfg.Validate(), deps.validate()); err != nil {
 		return nil, err
 	}
+	faults := newInjector(deps.Now)
+	deps.Now = faults.clock
 	engine, err := live.New(cfg.Engine, live.Deps{Source: deps.Source, Entropy: deps.Entropy})
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, deps: deps, engine: engine, began: deps.Now(), running: newRegistry(), counters: &counters{},
+		cfg: cfg, deps: deps, engine: engine, began: deps.Now(), running: newRegistry(), faults: faults, counters: &counters{},
 	}
 	if cfg.KVEvents != nil {
 		if s.kv, err = startKV(*cfg.KVEvents, engine, deps); err != nil {
@@ -67,12 +70,15 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	s.stop = sync.OnceValue(s.end)
 	s.routes = map[string]route{
-		"/v1/completions": {"POST", s.completions}, "/v1/chat/completions": {"POST", s.chat},
-		"/inference/v1/generate": {"POST", s.scaleOut(s.generate)}, "/inference/v1/abort_requests": {"POST", s.scaleOut(s.abort)},
+		"/v1/completions": {"POST", s.faulty(s.completions)}, "/v1/chat/completions": {"POST", s.faulty(s.chat)},
+		"/inference/v1/generate": {"POST", s.scaleOut(s.faulty(s.generate))}, "/inference/v1/abort_requests": {"POST", s.scaleOut(s.abort)},
 		"/tokenize": {"POST", s.tokenize}, "/detokenize": {"POST", s.detokenize},
 		"/v1/models": {"GET", s.models}, "/version": {"GET", s.version}, "/load": {"GET", s.load},
 		"/health": {"GET", s.health}, "/ping": {"GET", s.health}, "/metrics": {"GET", s.metrics},
 		"/kv_event_sources": {"GET", s.kvSources}, "/reset_prefix_cache": {"POST", s.resetPrefixCache},
+	}
+	if cfg.Faults {
+		s.routes["/faults"] = route{"PUT", s.setFaults}
 	}
 	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: keepAlive, MaxHeaderBytes: 64 << 10}
 	return s, nil

@@ -17,6 +17,9 @@ type Config struct {
 	Speed float64
 	// FeedBatchesMax bounds the batches that wait for a slow subscriber of cache events.
 	FeedBatchesMax int
+	// Entropy stands in for Deps.Entropy where unseeded sampling draws on it, so that a checker can know its answers; nil: they
+	// are random.
+	Entropy *uint64
 }
 
 // DefaultConfig is the default engine in real time.

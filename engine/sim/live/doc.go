@@ -11,7 +11,7 @@
 // cache (Reset) instead, one of [Engine.Follow] what comes then. Calls and feeds are each written by the loop and read by
 // one goroutine.
 //
-// [Engine.Kill], [Engine.Start], [Engine.Pause] and [Engine.Resume] inject faults. A killed engine behaves as a dead
+// [Engine.Kill], [Engine.Start], [Engine.Pause], [Engine.Resume] and [Engine.Slow] inject faults. A killed engine behaves as a dead
 // process: streams break, the cache is gone, probes are refused until Start, which is a new incarnation. A paused one
 // behaves as a hung one: requests are neither answered nor let go of, and probes show a step counter that stands still.
 // A panic in the machine or the token source is a crash of the engine, not of the process.

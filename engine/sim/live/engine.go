@@ -157,10 +157,14 @@ func (e *Engine) refusal(req engine.Request) *engine.Failure {
 }
 
 func (e *Engine) submission(req engine.Request) sim.Submit {
+	entropy := e.deps.Entropy()
+	if e.cfg.Entropy != nil {
+		entropy = *e.cfg.Entropy
+	}
 	return sim.Submit{
 		ID: req.ID, PromptTokens: req.PromptTokens, MaxTokens: req.MaxTokens, MinTokens: req.MinTokens,
 		Sampling: req.Sampling, EndTokens: req.EndTokens, IgnoreEOS: req.IgnoreEOS, TopLogprobs: req.TopLogprobs,
-		Salt: req.CacheSalt, LoRA: req.LoRA, Entropy: e.deps.Entropy(),
+		Salt: req.CacheSalt, LoRA: req.LoRA, Entropy: entropy,
 	}
 }
 
@@ -259,9 +263,17 @@ func (e *Engine) Pause() { e.order(pause) }
 // Resume lets a hanging engine go on where it stopped.
 func (e *Engine) Resume() { e.order(resume) }
 
+// Slow has each pass that begins from now on take factor (above 0) times as long as the configuration says.
+func (e *Engine) Slow(factor float64) {
+	e.give(control{kind: slow, factor: factor, done: make(chan struct{})})
+}
+
 // order returns when the loop has done it.
 func (e *Engine) order(kind controlKind) {
-	c := control{kind: kind, done: make(chan struct{})}
+	e.give(control{kind: kind, done: make(chan struct{})})
+}
+
+func (e *Engine) give(c control) {
 	select {
 	case e.control <- c:
 		<-c.done

@@ -77,6 +77,33 @@ func TestPauseHangs(t *testing.T) {
 	})
 }
 
+// A slow engine takes its time; what one draws without a seed is foretold where its configuration says so.
+func TestSlowAndEntropy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := tinyConfig()
+		entropy := uint64(5)
+		cfg.Entropy = &entropy
+		e := open(t, cfg, source)
+		took := func() time.Duration {
+			began := time.Now()
+			req := ask("a", 500, 100)
+			req.Sampling = engine.Sampling{}
+			a := generate(t.Context(), e, req)
+			require.NoError(t, a.err)
+			want, _ := sim.Answer(cfg.Sim, source, sim.Submit{PromptTokens: req.PromptTokens, MaxTokens: 100, IgnoreEOS: true, Entropy: entropy})
+			require.Equal(t, want, a.ids)
+			return time.Since(began)
+		}
+		took() // and the prompt is cached
+		usual := took()
+		e.Slow(3)
+		require.InEpsilon(t, 3*usual.Seconds(), took().Seconds(), 0.01)
+		e.Slow(1)
+		require.Equal(t, usual, took())
+		require.NoError(t, e.Close())
+	})
+}
+
 func TestKillEndsAHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, tinyConfig(), source)

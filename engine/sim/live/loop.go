@@ -36,12 +36,14 @@ const (
 	start
 	pause
 	resume
+	slow
 )
 
 // control is a fault to inject.
 type control struct {
-	kind controlKind
-	done chan struct{}
+	kind   controlKind
+	factor float64 // slow
+	done   chan struct{}
 }
 
 // loop is the goroutine that owns the machine; everything in it is its alone.
@@ -59,11 +61,12 @@ type loop struct {
 	pass    uint64      // number of the running pass
 	timer   *time.Timer
 	hung    bool
+	factor  float64 // how often longer a pass takes than the configuration says
 }
 
 func newLoop(e *Engine) (*loop, error) {
 	l := &loop{
-		e: e, born: time.Now(), boot: e.deps.Entropy(),
+		e: e, born: time.Now(), boot: e.deps.Entropy(), factor: 1,
 		calls: make(map[string]*call), feeds: make(map[*feed]struct{}),
 	}
 	if err := l.birth(); err != nil {
@@ -102,7 +105,7 @@ func (l *loop) run() {
 		case <-passes:
 			l.step(sim.StepDone{Step: l.pass}, nil)
 		case c := <-l.e.control:
-			l.obey(c.kind)
+			l.obey(c)
 			close(c.done)
 		case <-l.e.closing:
 			closed := errors.New("the simulated engine was closed")
@@ -135,8 +138,8 @@ func (l *loop) take(w work) {
 	}
 }
 
-func (l *loop) obey(kind controlKind) {
-	switch kind {
+func (l *loop) obey(c control) {
+	switch c.kind {
 	case kill:
 		l.die(errors.New("the simulated engine was killed"))
 	case start:
@@ -153,6 +156,8 @@ func (l *loop) obey(kind controlKind) {
 		l.hung = true
 	case resume:
 		l.hung = false
+	case slow:
+		l.factor = c.factor
 	}
 }
 
@@ -211,7 +216,7 @@ func (l *loop) perform(effect sim.Effect) {
 	switch e := effect.(type) {
 	case sim.StartStep:
 		l.pass = e.Step
-		l.timer.Reset(time.Duration(float64(e.Duration) / l.e.cfg.Speed))
+		l.timer.Reset(time.Duration(float64(e.Duration) * l.factor / l.e.cfg.Speed))
 	case sim.Emit:
 		c := l.calls[e.ID]
 		c.put(e.Event)
