@@ -1,0 +1,2 @@
+// Package chaos injects faults.
+package chaos
