@@ -86,6 +86,12 @@ prove-replay: build ## replay recorded traffic on four simulated replicas, token
 prove-faulty-replica: build ## two simulated engines, one of which answers 503, or 429, or is stopped: nobody notices (1 minute)
 	go test -tags prove -count 1 -timeout 10m -v -run '^TestFaultyReplica$$' ./testbench/prove
 
+.PHONY: prove-chaos
+prove-chaos: build ## kill and hang engines under 200 streams for 5 minutes: nobody notices, nothing is left (PLANS="...": other plans)
+	@mkdir -p .tmp/chaos; failed=0; for plan in $(or $(PLANS),default); do \
+		bin/plimsoll chaos --plan $$plan --json .tmp/chaos/$$plan.json --html .tmp/chaos/$$plan.html --logs .tmp/chaos/$$plan.log || failed=1; \
+	done; exit $$failed
+
 .PHONY: soak
 soak: build ## 30 minutes (SOAK=TIME) of random traffic while replicas come, go and are killed; nothing may be lost or left
 	go test -tags prove -count 1 -timeout 3h -v -run '^TestSoak$$' ./testbench/prove

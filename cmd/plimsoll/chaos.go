@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -87,7 +86,7 @@ func runChaos(ctx context.Context, plan chaos.Plan, t terminal, files chaosFiles
 			return err
 		}
 		defer file.Close() //nolint:errcheck // what is in it is for a look
-		logs = &oneByOne{w: file}
+		logs = file
 	}
 	progress := chaos.NewTicker(t.err, isTerminal(t.err))
 	result, err := chaos.Run(ctx, plan, chaos.Deps{Binary: binary, Logs: logs, Progress: progress.Show})
@@ -130,16 +129,4 @@ func isTerminal(w io.Writer) bool {
 	}
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// oneByOne lets many write lines.
-type oneByOne struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (o *oneByOne) Write(line []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.w.Write(line)
 }

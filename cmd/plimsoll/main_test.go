@@ -39,6 +39,8 @@ func TestMistakesEndWithCode2AndSayWhatToDo(t *testing.T) {
 		{"tokenize", "needs --tokenizer DIR"},
 		{"tokenize --tokenizer x --decode --add-special", "leave one of them out"},
 		{"render", "needs --tokenizer DIR"},
+		{"chaos --plan none", `there is no plan "none": write a file's name, or one of`},
+		{"chaos --plan ../../README.md", "plan: yaml"},
 		{"version --long", "there is no flag --long"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
@@ -109,6 +111,12 @@ func TestABadTemplateIsNamedWithItsPlace(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "bad.jinja")
 	require.Contains(t, stderr, "2")
+}
+
+func TestChaosListsItsPlans(t *testing.T) {
+	code, stdout, stderr := plimsoll(t, "", "chaos", "--list")
+	require.Zero(t, code, stderr)
+	require.Regexp(t, `(?m)^default +8 engines, 200 streams`, stdout)
 }
 
 func TestVersion(t *testing.T) {

@@ -56,7 +56,7 @@ type fleet struct {
 
 // newFleet starts everything. What it returns is to be closed, with an error too.
 func newFleet(ctx context.Context, p Plan, d Deps, t *tracker) (*fleet, error) {
-	f := &fleet{plan: p, binary: d.Binary, logs: d.Logs, tracker: t, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+	f := &fleet{plan: p, binary: d.Binary, logs: &oneByOne{w: d.Logs}, tracker: t, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
 	var err error
 	if f.folder, err = os.MkdirTemp("", "plimsoll-chaos-"); err != nil {
 		return f, err

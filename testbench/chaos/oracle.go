@@ -31,11 +31,11 @@ func (o *oracle) answer(a *ask, soFar []uint32) (spoken, error) {
 		more, _ := sim.Answer(o.cfg, o.source, a.submit(soFar))
 		ids = append(slices.Clone(soFar), more...)
 	}
-	return o.speak(a.prompt, ids)
+	return o.speak(ids)
 }
 
-func (o *oracle) speak(prompt, ids []uint32) (spoken, error) {
-	d := detok.New(o.model, detok.Config{SkipSpecial: true, PromptTail: prompt})
+func (o *oracle) speak(ids []uint32) (spoken, error) {
+	d := detok.New(o.model, detok.Config{SkipSpecial: true})
 	s := spoken{ids: ids, ends: make([]int, len(ids))}
 	var b strings.Builder
 	for i, id := range ids {

@@ -104,3 +104,16 @@ func (p *process) stop(within time.Duration) time.Duration {
 	_ = p.cmd.Wait()
 	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 }
+
+// oneByOne lets many processes write their lines.
+type oneByOne struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (o *oneByOne) Write(line []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Write(line)
+}

@@ -19,7 +19,7 @@ import (
 // Deps is what a run is given. All are required.
 type Deps struct {
 	Binary   string         // plimsoll, which is started as sim and as serve
-	Logs     io.Writer      // takes the logs of all processes, a line a Write, from many goroutines
+	Logs     io.Writer      // takes the logs of all processes, a line a Write
 	Progress func(Progress) // is called some times a second
 }
 
@@ -273,7 +273,7 @@ func (r *run) strikes(d due, h *host, s *Struck) int {
 		own := len(stream.prompt) + stream.produced()
 		hit := &Hit{Fault: index, Stream: a.Request, Prefill: r.prefill(own + tokens/survivors)}
 		if d.Kind.silent() {
-			hit.Bound = r.detection(h) + 3*hit.Prefill/2
+			hit.Bound = 2*r.step() + r.detection(h) + 3*hit.Prefill/2
 		}
 		stream.hit(s.At, hit)
 		r.hits = append(r.hits, hit)
@@ -287,6 +287,14 @@ func (r *run) strikes(d due, h *host, s *Struck) int {
 // prefill is what a simulated engine takes for a prompt.
 func (r *run) prefill(tokens int) time.Duration {
 	return time.Duration(float64(r.oracle.cfg.Timing.Pass(tokens, 0, 0, 0)) / r.plan.Fleet.Speed)
+}
+
+// step is what a simulated engine takes for a token of each stream. A gap begins with the last token before the fault, which is
+// up to a step older than the silence, and the prefill that ends it waits for the pass under way.
+func (r *run) step() time.Duration {
+	each := r.plan.Traffic.Streams/r.plan.Fleet.Size() + 1
+	context := (r.plan.Traffic.PromptTokens[1] + r.plan.Traffic.OutputTokens[1]) / 2
+	return time.Duration(float64(r.oracle.cfg.Timing.Pass(0, 0, each, each*context)) / r.plan.Fleet.Speed)
 }
 
 // The hang rule of serve: silence, doubt, canary (actors/replica).

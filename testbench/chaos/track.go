@@ -137,13 +137,6 @@ func (t *tracker) request(number int) []Attempt {
 	return out
 }
 
-// forget drops a request whose attempts nobody asks for any more.
-func (t *tracker) forget(number int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.watchers, number)
-}
-
 // all returns every attempt.
 func (t *tracker) all() []Attempt {
 	t.mu.Lock()

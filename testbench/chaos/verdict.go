@@ -40,8 +40,8 @@ func Judge(p Plan, r *Result) []Verdict {
 	e := r.End
 	say("zero", e.Left == (left{}) && e.Zero <= lingerMax, "%s after the last answer %s", e.Zero.Round(time.Millisecond), e.Left)
 	serving := len(e.NotServing) == 0 && len(e.States) == r.Engines
-	say("live", serving && e.Live <= liveMax(p), "%s after the last fault was over all %d engines served, at most %s may pass %s",
-		e.Live.Round(time.Millisecond), r.Engines, liveMax(p), strings.Join(e.NotServing, ", "))
+	say("live", serving && e.Live <= liveMax(), "%s after the last fault was over all %d engines served, at most %s may pass %s",
+		e.Live.Round(time.Millisecond), r.Engines, liveMax(), strings.Join(e.NotServing, ", "))
 	judgeIndex(p, e, say)
 	say("panics", e.Panics == 0, "%d", e.Panics)
 	return out
@@ -58,7 +58,7 @@ func (l left) String() string {
 
 // liveMax is how long an engine may take to serve after what was wrong with it: its detection, 1.2 times the longest back-off,
 // and its ramp.
-func liveMax(p Plan) time.Duration {
+func liveMax() time.Duration {
 	const probeCap, ramp = 5 * time.Second, 2 * time.Second
 	return 4*time.Second + 12*probeCap/10 + ramp + sampleEvery
 }
@@ -155,7 +155,7 @@ func judgeFloors(p Plan, r *Result, say say) {
 	for _, f := range r.Faults {
 		kinds[f.Kind]++
 	}
-	var by []string
+	by := make([]string, 0, len(kinds))
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
 		by = append(by, fmt.Sprintf("%d %s", kinds[k], k))
 	}

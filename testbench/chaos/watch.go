@@ -109,7 +109,8 @@ func (s *side) field(name string) string {
 // open reads what a request to generate says; nil: it is another.
 func open(head, body []byte, skipped bool) *opening {
 	line, _, _ := strings.Cut(string(head), "\r\n")
-	if !strings.HasPrefix(line, "POST /v1/completions ") && !strings.HasPrefix(line, "POST /inference/v1/generate ") || len(body) <= len("{}") {
+	if !strings.HasPrefix(line, "POST /v1/completions ") && !strings.HasPrefix(line, "POST /inference/v1/generate ") ||
+		!skipped && len(body) <= len("{}") {
 		return nil // {} asks whether the route is there
 	}
 	o := &opening{number: -1}

@@ -1,0 +1,220 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bench is a link before an engine that streams a frame for each word it is given.
+type bench struct {
+	*link
+	tracker *tracker
+	url     string
+	words   chan string
+	client  *http.Client
+	now     atomic.Int64
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{words: make(chan string), client: &http.Client{Transport: &http.Transport{}}}
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		for {
+			select {
+			case word, ok := <-b.words:
+				if !ok {
+					return
+				}
+				_, _ = io.WriteString(w, word)
+				_ = http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	b.url = "http://" + address
+	b.tracker = newTracker(1, func() time.Duration { return time.Duration(b.now.Add(1)) })
+	b.tracker.reborn(0)
+	b.link, err = newLink(0, b.tracker, func() (net.Listener, error) {
+		return new(net.ListenConfig).Listen(context.Background(), "tcp", address)
+	}, dialer(engine.Listener.Addr().String()))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		b.client.CloseIdleConnections()
+		b.shut()
+		engine.CloseClientConnections()
+		engine.Close()
+	})
+	return b
+}
+
+// ask sends a request to generate.
+func (b *bench) ask(ctx context.Context, number int) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url+"/v1/completions", strings.NewReader(prompted(number, 300)))
+	if err != nil {
+		return nil, err
+	}
+	return b.client.Do(req)
+}
+
+// begun sends a request and returns its answer when its first word has come.
+func (b *bench) begun(t *testing.T, ctx context.Context, number int) io.Reader { //nolint:revive // the test comes first
+	t.Helper()
+	go func() { b.words <- "one" }()
+	resp, err := b.ask(ctx, number)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	one := make([]byte, 3)
+	_, err = io.ReadFull(resp.Body, one)
+	require.NoError(t, err)
+	return resp.Body
+}
+
+func (b *bench) ended(t *testing.T, number int) Attempt {
+	t.Helper()
+	var last Attempt
+	require.Eventually(t, func() bool {
+		all := b.tracker.request(number)
+		last = all[len(all)-1]
+		return last.End != EndNone
+	}, time.Minute, time.Millisecond)
+	require.Empty(t, b.tracker.under(0))
+	return last
+}
+
+func TestLinkCarriesAndTracks(t *testing.T) {
+	b := newBench(t)
+	for number := range 3 { // over one connection
+		next := b.tracker.next(number)
+		body := b.begun(t, t.Context(), number)
+		<-next
+		under := b.tracker.under(0)
+		require.Len(t, under, 1)
+		require.Equal(t, number, under[0].Request)
+		go func() { b.words <- "two"; b.words <- ""; b.words <- "three" }()
+		rest := make([]byte, 8)
+		_, err := io.ReadFull(body, rest)
+		require.NoError(t, err)
+		require.Equal(t, "twothree", string(rest))
+		close(b.words)
+		_, err = io.ReadAll(body)
+		require.NoError(t, err)
+		a := b.ended(t, number)
+		require.Equal(t, Attempt{
+			Request: number, Life: 1, PromptTokens: 300, Began: a.Began, First: a.First, Ended: a.Ended, End: EndWhole, Status: 200,
+		}, a)
+		require.Less(t, a.Began, a.First)
+		require.Less(t, a.First, a.Ended)
+		b.words = make(chan string)
+	}
+	require.Len(t, b.tracker.all(), 3)
+}
+
+// Who leaves is seen, on both sides.
+func TestLinkSeesWhoLeaves(t *testing.T) {
+	b := newBench(t)
+	ctx, leave := context.WithCancel(t.Context())
+	b.begun(t, ctx, 1)
+	leave()
+	require.Equal(t, EndLeft, b.ended(t, 1).End)
+
+	body := b.begun(t, t.Context(), 2)
+	b.mu.Lock()
+	for p := range b.conns {
+		_ = p.engine.Close() // as if it died
+	}
+	b.mu.Unlock()
+	_, err := io.ReadAll(body)
+	require.Error(t, err)
+	require.Equal(t, EndBroken, b.ended(t, 2).End)
+}
+
+// A cut comes in the middle of what comes next, or after a while though nothing comes.
+func TestLinkCutsInTheMiddle(t *testing.T) {
+	b := newBench(t)
+	body := b.begun(t, t.Context(), 1)
+	b.tracker.cut(0)
+	go func() { b.words <- "0123456789" }()
+	rest, err := io.ReadAll(body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.Less(t, len(rest), 10)
+	require.NotEmpty(t, rest)
+	require.Equal(t, EndBroken, b.ended(t, 1).End)
+
+	body = b.begun(t, t.Context(), 2)
+	b.tracker.cut(0)
+	_, err = io.ReadAll(body)
+	require.Error(t, err)
+	require.Equal(t, EndBroken, b.ended(t, 2).End)
+}
+
+func TestLinkRefusesAndAcceptsAgain(t *testing.T) {
+	b := newBench(t)
+	b.refuse()
+	_, err := b.ask(t.Context(), 1) //nolint:bodyclose // there is none
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.NoError(t, b.accept())
+	require.NoError(t, b.accept(), "it does")
+	b.begun(t, t.Context(), 2)
+}
+
+// Nothing comes through a partition, neither bytes nor ends nor connections; all of it does when it heals.
+func TestLinkPartition(t *testing.T) {
+	b := newBench(t)
+	body := b.begun(t, t.Context(), 1)
+	b.part()
+	b.part()
+	sent := make(chan struct{})
+	go func() { b.words <- "two"; close(sent) }()
+	<-sent // the engine has it off its hands
+	read := make(chan string, 1)
+	go func() {
+		two := make([]byte, 3)
+		_, _ = io.ReadFull(body, two)
+		read <- string(two)
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := b.ask(ctx, 2) //nolint:bodyclose // there is none
+	require.True(t, errors.Is(err, context.DeadlineExceeded))
+	require.Empty(t, read)
+	b.heal()
+	require.Equal(t, "two", <-read)
+}
+
+func TestLinkDelays(t *testing.T) {
+	b := newBench(t)
+	body := b.begun(t, t.Context(), 1)
+	b.delay(80*time.Millisecond, 20*time.Millisecond)
+	began := time.Now()
+	go func() { b.words <- "two" }()
+	_, err := io.ReadFull(body, make([]byte, 3))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(began), 80*time.Millisecond)
+	b.delay(0, 0)
+}
+
+// What is shut ends at once, in a partition too.
+func TestLinkShuts(t *testing.T) {
+	b := newBench(t)
+	b.begun(t, t.Context(), 1)
+	b.part()
+	b.shut()
+	require.Equal(t, EndLeft, b.ended(t, 1).End)
+}
