@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"errors"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,13 +20,14 @@ import (
 func (f *fleet) state(n int) replica.State { return f.Snapshots()[n].State }
 
 // taught has every replica show its pace: what is not known of one is not held against it for ten seconds.
+// Their answers are as long as any that follow, so that nobody is overdrawn and resumed ones find room.
 func (f *fleet) taught(t *testing.T) {
 	t.Helper()
 	rng := newRand(99)
 	for known := false; !known; {
 		var all []*stream.Response
 		for range 4 * len(f.engines) {
-			all = append(all, f.Submit(tokensRequest(randomPrompt(rng, 200), 64)))
+			all = append(all, f.Submit(tokensRequest(randomPrompt(rng, 200), 500)))
 		}
 		for _, r := range all {
 			require.NoError(t, readAll(t.Context(), r, 1).err)
@@ -81,6 +84,60 @@ func TestAHungEngineIsLeft(t *testing.T) {
 		f.engines[1].Resume()
 		time.Sleep(5 * time.Second)
 		require.Equal(t, replica.Ready, f.state(1))
+		f.quiet(t)
+	})
+}
+
+// TestStreamsLeaveAHungEngine: answers that had begun go on elsewhere, whole, within the bound and a prefill.
+func TestStreamsLeaveAHungEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startFleet(t, fleetConfig{replicas: 3, profile: sim.DefaultConfig(), speed: 1})
+		f.taught(t)
+		rng := newRand(17)
+		const streams = 30
+		type outcome struct {
+			gap    time.Duration
+			tokens int
+			err    error
+		}
+		done := make(chan outcome, streams)
+		for range streams {
+			r := f.Submit(tokensRequest(randomPrompt(rng, 200), 300))
+			go func() {
+				var o outcome
+				for last := time.Now(); ; {
+					d, err := r.Next(t.Context())
+					if err != nil {
+						if !errors.Is(err, io.EOF) {
+							o.err = err
+						}
+						break
+					}
+					if len(d.Entries) > 0 {
+						o.tokens += len(d.Entries)
+						o.gap, last = max(o.gap, time.Since(last)), time.Now()
+					}
+				}
+				done <- o
+			}()
+		}
+		time.Sleep(time.Second) // virtual
+		hit, step := f.Snapshots()[1].Load.Running, *f.Snapshots()[1].StepP99
+		f.engines[1].Pause()
+		paused, longest := 0, time.Duration(0)
+		for range streams {
+			o := <-done
+			require.NoError(t, o.err)
+			require.Equal(t, 300, o.tokens)
+			if longest = max(longest, o.gap); o.gap > 250*time.Millisecond {
+				paused++
+			}
+		}
+		t.Logf("%d of %d streams hit, longest gap %s, step %s", hit, streams, longest, step)
+		require.GreaterOrEqual(t, hit, streams/5)
+		require.Equal(t, hit, paused, "nobody else notices")
+		require.Less(t, longest, 12*step+500*time.Millisecond, "8 steps of silence, 4 for a canary, and a prefill elsewhere")
+		f.engines[1].Resume()
 		f.quiet(t)
 	})
 }
@@ -167,26 +224,31 @@ func TestADrainedReplicaStaysUntilItIsAskedBack(t *testing.T) {
 	})
 }
 
-// TestADrainMovesWhatHasNoTokenAtItsDeadline.
-func TestADrainMovesWhatHasNoTokenAtItsDeadline(t *testing.T) {
+// TestADrainMovesWhatRunsAtItsDeadline to others, where it goes on to its whole answer.
+func TestADrainMovesWhatRunsAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := startFleet(t, fleetConfig{replicas: 2, profile: sim.DefaultConfig(), speed: 1})
 		f.taught(t)
-		f.engines[0].Pause()
 		rng := newRand(4)
 		var all []*stream.Response
 		for range 8 {
-			all = append(all, f.Submit(tokensRequest(randomPrompt(rng, 200), 10)))
+			all = append(all, f.Submit(tokensRequest(randomPrompt(rng, 200), 500))) // some five seconds
 		}
-		time.Sleep(10 * time.Millisecond)
-		require.NoError(t, f.DrainReplica("sim-0", 50*time.Millisecond)) // long before it counts as hung
-		require.Positive(t, f.Snapshots()[0].Load.Reserved)
+		time.Sleep(time.Second)
+		require.Positive(t, f.Snapshots()[0].Load.Running)
+		require.NoError(t, f.DrainReplica("sim-0", time.Second))
+		time.Sleep(900 * time.Millisecond)
+		require.Positive(t, f.Snapshots()[0].Load.Running, "they may run until the deadline")
+		time.Sleep(200 * time.Millisecond)
+		require.Zero(t, f.Snapshots()[0].Load.Running+f.Snapshots()[0].Load.Lingering)
 		for _, r := range all {
-			require.NoError(t, readAll(t.Context(), r, 1).err)
-			require.Equal(t, []string{"sim-1"}, r.Replicas())
+			a := readAll(t.Context(), r, 1)
+			require.NoError(t, a.err)
+			require.Equal(t, 500, a.usage.CompletionTokens)
+			require.Equal(t, "sim-1", r.Replicas()[len(r.Replicas())-1])
 		}
 		require.Zero(t, f.Snapshots()[0].Strikes)
-		f.engines[0].Resume()
+		require.Equal(t, replica.Draining, f.state(0))
 		f.quiet(t)
 	})
 }

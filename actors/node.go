@@ -117,6 +117,7 @@ func (n *node) replica(c actor.Context, m *model, r member) {
 				s.live.TellModel(m.Router.Model, stream.Leave{Ref: r.ref, Incarnation: incarnation, Hung: hung, Why: why})
 			}
 		},
+		Alone: func() bool { return !m.fleet.other(r.ref, serves) },
 		Successor: func() bool {
 			return !m.fleet.other(r.ref, serves) && m.fleet.other(r.ref, rises)
 		},

@@ -28,6 +28,8 @@ type Deps struct {
 	Announce func(id scoring.ReplicaID, epoch uint64) int
 	// Evict tells the attempts that run here to leave, if there is another place for them.
 	Evict func(incarnation uint64, hung bool, why string)
+	// Alone says whether no other replica of the model serves.
+	Alone func() bool
 	// Successor says whether another replica of the model will serve soon, and none does yet.
 	Successor func() bool
 	// Gone hears that the replica is drained and may be forgotten; maybe more than once.
@@ -156,7 +158,9 @@ func (a *replicaActor) stop() {
 
 // observe tells the machine what the streams have shown, before it judges their silence.
 func (a *replicaActor) observe(c actor.Context) {
-	a.perform(c, a.m.step(time.Now(), a.deps.Ref.pulse.take()), nil)
+	beats := a.deps.Ref.pulse.take()
+	beats.Alone = a.deps.Alone()
+	a.perform(c, a.m.step(time.Now(), beats), nil)
 }
 
 // successorEvery is how often a drain that waits for a successor looks for it.

@@ -30,7 +30,8 @@
 //	                                                                                      the canary is late (4 steps)
 //	                 back (Warming, ramp) ◀──a canary's token, after the strike's back-off── hung (Down) ◀──────┘
 //
-// Suspected it takes nothing new; there is no strike yet. Hung is a strike: its legs are told to leave as soon as another
+// Suspected it takes nothing new; there is no strike yet. The only replica that serves is waited for longer (HangBlind): its
+// legs have no place to go to, and new requests wait rather than be turned away. Hung is a strike: its legs are told to leave as soon as another
 // replica serves, and again while any is there. Attempts that break one after another (Config.BreaksMax, streams that die
 // with their process count once) are a strike too. Strikes keep it out for a time that doubles to a cap, with jitter; only a
 // canary or a token of a stream brings it back, never a probe. The canary is a prompt of one token, for one token, with a salt

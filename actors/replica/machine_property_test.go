@@ -91,7 +91,7 @@ func TestMachineAgainstList(t *testing.T) {
 func runMachine(t *rapid.T, did map[string]int) {
 	caps := rapid.SampledFrom([]engine.Capabilities{withFeed, withoutFeed}).Draw(t, "engine")
 	cfg := testConfig()
-	cfg.HangLeast, cfg.HangBlind = 60*time.Millisecond, 60*time.Millisecond // a few ticks
+	cfg.HangLeast, cfg.HangBlind = 20*time.Millisecond, 20*time.Millisecond // a few ticks
 	w := &walk{bench: newBench(t, cfg, caps), n: &naive{ended: map[scoring.Ticket]bool{}}, did: did}
 	w.published = w.m.snapshot()
 	t.Repeat(map[string]func(*rapid.T){

@@ -33,6 +33,7 @@ type watch struct {
 	hurried time.Time           // of which silence a probe was asked for ahead of time
 	queue   []prefill           // of the tickets without a first token, in the order of their grants
 
+	alone     bool    // no other replica of the model serves
 	canary    *uint64 // the one under way
 	canaries  uint64
 	dropped   bool           // the one under way was cancelled
@@ -135,6 +136,7 @@ func (m *machine) watched(now time.Time, r *Reserve, busy bool) {
 // beats takes what the streams showed.
 func (m *machine) beats(now time.Time, b Beats) {
 	w := &m.watch
+	w.alone = b.Alone
 	if w.phase < suspect {
 		w.pace.add(&b.Gaps)
 	} else {
@@ -227,7 +229,10 @@ func (m *machine) look(now time.Time) {
 			m.suspect(now) // a counter that nobody can read stands still
 		}
 	case suspect:
-		if !now.Before(w.until) {
+		if late := now.Sub(w.next); late > 0 {
+			w.until = w.until.Add(late) // it was us who did not get to it, and maybe to its tokens
+		}
+		if !now.Before(m.canaryBy()) {
 			m.strike(now, fmt.Sprintf("no token in %s, nor one for a canary", now.Sub(w.life).Round(time.Millisecond)))
 			return
 		}
@@ -236,6 +241,16 @@ func (m *machine) look(now time.Time) {
 	case hung:
 		m.tryHung(now)
 	}
+}
+
+// canaryBy is when the canary is late. Where nobody else serves its legs have no place to go to and new requests would be turned
+// away, so that it gets the longest time that there is: they wait meanwhile.
+func (m *machine) canaryBy() time.Time {
+	w := &m.watch
+	if w.alone {
+		return w.until.Add(m.cfg.HangBlind)
+	}
+	return w.until
 }
 
 // suspect sends a canary, and nothing else.
@@ -359,10 +374,10 @@ func (m *machine) nextLook() (time.Time, bool) {
 	case doubt, hung:
 		return w.until, true
 	case suspect:
-		if w.next.Before(w.until) {
-			return w.next, true
+		if by := m.canaryBy(); by.Before(w.next) {
+			return by, true
 		}
-		return w.until, true
+		return w.next, true
 	}
 	return time.Time{}, false
 }

@@ -18,6 +18,7 @@ type watched struct {
 
 	last  time.Time // its streams' last token
 	steps *uint64   // its counter; nil: it does not tell
+	alone bool      // nobody else serves
 }
 
 // newWatched returns one that has shown its pace, unless steps is 0.
@@ -66,7 +67,7 @@ func (w *watched) pass(d time.Duration, answers bool) {
 		}
 		w.now = at
 		last := w.last
-		w.at(0, Beats{Last: &last})
+		w.at(0, Beats{Last: &last, Alone: w.alone})
 		if hurried := has[hurryProbe](w.at(0, tick{})); hurried && answers {
 			w.now = w.now.Add(time.Millisecond)
 			w.probe()
@@ -359,6 +360,43 @@ func TestStrikesGrow(t *testing.T) {
 	w.run(1)
 	w.pass(time.Second, true)
 	require.Equal(t, 1, w.m.snapshot().Strikes, "old ones are forgiven")
+}
+
+// TestTheLastOneGetsMoreTime: its requests have no other place, and new ones would be turned away.
+func TestTheLastOneGetsMoreTime(t *testing.T) {
+	w := newWatched(t, 100, false)
+	w.alone = true
+	w.run(1)
+	w.pass(10*time.Second, true)
+	require.True(t, w.m.snapshot().Suspect)
+	require.Equal(t, Ready, w.m.state)
+	require.Equal(t, ledger.Closed, w.reserve(w.claim()))
+	w.alone = false
+	w.pass(watchEvery, true)
+	require.True(t, w.m.snapshot().Hung, "another one serves now")
+
+	w = newWatched(t, 100, false)
+	w.alone = true
+	w.run(1)
+	w.pass(11*time.Second, true)
+	require.True(t, w.m.snapshot().Hung, "in the end it is down")
+}
+
+// TestOurOwnPausesAreNotTheEngines: a machine that was not called in time gives the canary as much more.
+func TestOurOwnPausesAreNotTheEngines(t *testing.T) {
+	w := newWatched(t, 100, false)
+	w.run(1)
+	w.pass(250*time.Millisecond, true)
+	require.True(t, w.m.snapshot().Suspect)
+	for range 20 {
+		w.at(watchEvery+400*time.Millisecond, tick{})
+		require.False(t, w.m.snapshot().Hung)
+		if w.m.watch.until.Sub(w.now) < 2*watchEvery {
+			break
+		}
+	}
+	w.pass(watchEvery, true)
+	require.True(t, w.m.snapshot().Hung)
 }
 
 // TestAnotherLifeIsNotHung: what the process before did is not held against this one.

@@ -24,6 +24,8 @@ func (p *Pulse) start(now time.Time) {
 type Beats struct {
 	Last *time.Time // the last sign of life of any stream; nil: there was none yet
 	Gaps [paceBuckets]uint32
+	// Alone: no other replica of the model serves.
+	Alone bool
 }
 
 // take empties the gaps into a Beats.

@@ -71,6 +71,7 @@ func newNode(t *testing.T, engines ...*script) *node {
 			Evict: func(incarnation uint64, hung bool, why string) {
 				n.live.Tell(Leave{Ref: ref, Incarnation: incarnation, Hung: hung, Why: why})
 			},
+			Alone:      func() bool { return len(engines) == 1 },
 			Successor:  func() bool { return false },
 			Middleware: n.middleware, Supervise: supervise.DefaultConfig(),
 		}).Configure(actor.WithGuardian(strategy))))

@@ -39,6 +39,8 @@ const (
 	addedMax        = 50 * time.Millisecond // to the 99th percentile of the time to the first token
 	addedHungMax    = 1500 * time.Millisecond
 	backMax         = 5 * time.Second // after SIGCONT
+	openStreams     = 16              // run when it is stopped
+	longOutput      = 400
 	burst           = 50
 	burstDifference = 2 // from half of it
 )
@@ -111,8 +113,15 @@ func newPair(t *testing.T, replicas int) *pair {
 	return p
 }
 
+// longCalls are requests whose answers take seconds.
+func (p *pair) longCalls(n int) []load.Call { return p.callsFor(n, 10*time.Millisecond, longOutput) }
+
 // calls are requests of one length that share nothing.
 func (p *pair) calls(n int, every time.Duration) []load.Call {
+	return p.callsFor(n, every, faultyOutput)
+}
+
+func (p *pair) callsFor(n int, every time.Duration, output int) []load.Call {
 	calls := make([]load.Call, n)
 	for i := range calls {
 		ids := make([]uint32, faultyPrompt)
@@ -121,7 +130,7 @@ func (p *pair) calls(n int, every time.Duration) []load.Call {
 		}
 		calls[i] = load.Call{At: time.Duration(i) * every, Body: func() []byte {
 			return fmt.Appendf(wire.AppendIDs([]byte(`{"prompt":`), ids),
-				`,"max_tokens":%d,"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true}}`, faultyOutput)
+				`,"max_tokens":%d,"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true}}`, output)
 		}}
 	}
 	return calls
@@ -138,7 +147,8 @@ func (p *pair) send(t *testing.T, calls []load.Call) []load.Sample {
 func (p *pair) warm(t *testing.T) {
 	t.Helper()
 	for range 2 {
-		require.NoError(t, failures(p.send(t, p.calls(40, 5*time.Millisecond))))
+		// A third of the answers are long: what they take is expected then, and nobody is overdrawn, who would get nothing more.
+		require.NoError(t, failures(p.send(t, append(p.longCalls(20), p.calls(40, 5*time.Millisecond)...))))
 		time.Sleep(2 * time.Second) // the ramp
 	}
 }
@@ -251,15 +261,34 @@ func TestFaultyReplica(t *testing.T) {
 	p := newPair(t, 2)
 	p.warm(t)
 	step := p.step(t)
+	open := make(chan []load.Sample, 1) // streams that it stops in the middle of
+	go func() { open <- p.send(t, p.longCalls(openStreams)) }()
+	time.Sleep(time.Second)
 	require.NoError(t, p.bad.cmd.Process.Signal(syscall.SIGSTOP))
 	// What comes within the silence and the canary's time, and the canaries after that.
 	within := time.Second + 12*step
 	v.judge(t, "hangs (SIGSTOP)", p, int64(within/faultyEvery)+reachedMax, addedHungMax)
+	stopped := <-open
+	if err := failures(stopped); err != nil {
+		v.fail("hangs: a stream that had begun: %s", err)
+	}
+	hit := 0
+	for i := range stopped {
+		if strings.Contains(stopped[i].Replica, "bad") {
+			hit++
+		}
+		if stopped[i].CompletionTokens != longOutput {
+			v.fail("hangs: a stream that had begun has %d tokens of %d", stopped[i].CompletionTokens, longOutput)
+		}
+	}
+	if hit < openStreams/4 {
+		v.fail("hangs: only %d of %d streams ran there", hit, openStreams)
+	}
 	back := v.back(t, p)
 	split := v.burst(t, p)
-	t.Logf("%d requests at 50 a second, %d tokens each\n%s\nafter SIGCONT it is in use again within %s; its steps took up to %s before\n"+
+	t.Logf("%d requests at 50 a second, %d tokens each\n%s\n%d of %d streams that had begun were on the one that was stopped\nafter SIGCONT it is in use again within %s; its steps took up to %s before\n"+
 		"a burst of %d unrelated prompts on two idle engines: %d to one, %d to the other",
-		faultyRequests, faultyPrompt, report.Table(v.rows), back.Round(time.Millisecond), step, burst, split, burst-split)
+		faultyRequests, faultyPrompt, report.Table(v.rows), hit, openStreams, back.Round(time.Millisecond), step, burst, split, burst-split)
 	require.Empty(t, v.wrong, strings.Join(v.wrong, "\n"))
 }
 
