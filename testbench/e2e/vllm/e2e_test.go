@@ -324,10 +324,10 @@ func (f *fleet) killed(t *testing.T) {
 	t.Cleanup(func() { rig.EndAll(orphans) })
 	t.Logf("the stream on the killed server %s: finish %q, %d tokens, error %v; %d children, alive: %v",
 		victim.name, cut.Finish, cut.CompletionTokens, err, len(orphans), alive(orphans))
-	if err == nil {
-		require.Equal(t, "length", cut.Finish, "an answer that ends well is whole")
-		require.Equal(t, 1000, cut.CompletionTokens)
-	}
+	require.NoError(t, err, "the other server goes on with it")
+	require.Equal(t, "length", cut.Finish)
+	require.Equal(t, 1000, cut.CompletionTokens)
+	require.InDelta(t, 1, rig.Metric(t, f.url, "plimsoll_stream_breaks_total"), 0)
 	for i := range 4 {
 		a, err := rig.Chat(ctx, f.url, rig.ChatOf(model, 8, rig.User(fmt.Sprintf("Say the word number %d.", i))), nil)
 		require.NoError(t, err, "request %d after the kill", i)
