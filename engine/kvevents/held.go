@@ -33,15 +33,6 @@ func (h *held) find(seq, mark uint64) (kept, same bool) {
 	return kept, kept && h.batches[at].mark == mark
 }
 
-// get returns the batch with that number.
-func (h *held) get(seq uint64) (heldBatch, bool) {
-	at, kept := h.place(seq)
-	if !kept {
-		return heldBatch{}, false
-	}
-	return h.batches[at], true
-}
-
 // add keeps a copy. It reports false, and keeps nothing, if that would break a bound.
 func (h *held) add(seq uint64, payload []byte, mark uint64) bool {
 	if len(h.batches) >= h.batchesMax || h.bytes+len(payload) > h.bytesMax {

@@ -416,7 +416,16 @@ func TestMachineProperties(t *testing.T) {
 					w.restart(true)
 				}
 			},
+			"flood": func(*rapid.T) {
+				for range 10 {
+					w.publish()
+					w.deliver()
+				}
+			},
 			"another life that is as far": func(t *rapid.T) {
+				if rapid.IntRange(0, 3).Draw(t, "rarely") < 3 {
+					return
+				}
 				n := len(w.batches) + rapid.IntRange(0, 2).Draw(t, "further")
 				w.restart(false)
 				for range n {

@@ -119,11 +119,8 @@ func (m *machine) replayed(seq uint64, payload []byte) {
 }
 
 func (m *machine) replayedNext(seq uint64, payload []byte, mark uint64) {
-	if m.apply(seq, payload, mark) {
-		return
-	}
-	m.skipped[engine.KVSkipBatch]++
-	if b, ok := m.held.get(seq); !ok || !m.apply(seq, b.payload, b.mark) {
+	if !m.apply(seq, payload, mark) {
+		m.skipped[engine.KVSkipBatch]++
 		m.damaged(seq, seq+1)
 	}
 }
