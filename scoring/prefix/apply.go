@@ -7,8 +7,11 @@ type chunk struct {
 	parts [chunkBlocks]part
 	n     int
 	sums  [chunkBlocks]uint64 // of the tokens of blocks that are described
-	words [chunkBlocks]uint64 // keys, or entries, that are loaded before they are needed
-	sink  uint32
+	spots [chunkBlocks]spot   // where names had each block's name when the chunk began
+	words [chunkBlocks]uint64 // scratch
+	// strayed: a name may have been put elsewhere than where find saw room for it.
+	strayed bool
+	sink    uint32
 }
 
 // part is a run of hashes of one event.
@@ -19,7 +22,7 @@ type part struct {
 	from  int // index of the first hash
 	n     int
 	of    int // hashes of the event that count
-	sums  int // index of the first one's sum
+	at    int // index of the first one's sum and spot
 }
 
 // form is how an event tells of its blocks.
@@ -65,16 +68,21 @@ func (ix *Index) Apply(s Slot, events []Event) {
 		}
 		sl.gather(ix, &c)
 		sl.names.reserve(chunkBlocks)
+		sl.find()
+		sl.bank.stock()
 		sl.bank.mu.Lock()
 		sl.work(ix, &c)
 		sl.join(chunkBlocks)
 		sl.confirm(chunkBlocks)
+		sl.bank.want()
 		sl.bank.mu.Unlock()
 		if sl.tally[Device] > sl.capacity*ix.cfg.OverflowFactor {
 			sl.stats.Overflows++
 			sl.forget()
 		}
-		sl.breathe()
+		if c.at < len(events) {
+			sl.breathe()
+		}
 	}
 }
 
@@ -90,7 +98,7 @@ func (sl *slot) breathe() {
 // gather takes the next chunk of a batch, hashes its tokens and loads where its names are, all before the bank is locked.
 func (sl *slot) gather(ix *Index, c *cursor) {
 	k := &sl.scratch
-	k.n = 0
+	k.n, k.strayed = 0, false
 	for blocks := 0; c.at < len(c.events) && k.n < chunkBlocks && blocks < chunkBlocks; {
 		e := &c.events[c.at]
 		if e.Kind == Cleared {
@@ -104,14 +112,14 @@ func (sl *slot) gather(ix *Index, c *cursor) {
 			c.next()
 			continue
 		}
-		k.parts[k.n] = part{event: e, form: c.form, p: c.p, from: c.off, n: n, of: c.blocks, sums: blocks}
+		k.parts[k.n] = part{event: e, form: c.form, p: c.p, from: c.off, n: n, of: c.blocks, at: blocks}
 		k.n++
 		hashes := e.Hashes[c.off : c.off+n]
-		if c.form == described {
-			sl.hash(ix, e, c.off, k.sums[blocks:blocks+n])
-		}
 		for _, h := range hashes {
 			k.sink += sl.names.touch(h)
+		}
+		if c.form == described {
+			sl.hash(ix, e, c.off, k.sums[blocks:blocks+n])
 		}
 		blocks += n
 		if c.off += n; c.off == c.blocks {
@@ -194,7 +202,7 @@ func (sl *slot) isReport(ix *Index, part *part) bool {
 	}
 	key := ix.seed(part.event)
 	for i, h := range part.event.Hashes[:part.n] {
-		key = chain(key, sl.scratch.sums[part.sums+i])
+		key = chain(key, sl.scratch.sums[part.at+i])
 		if sl.bank.entry(sl.names.get(h)&^odd).key != key {
 			return false // a name for other content
 		}
@@ -205,9 +213,8 @@ func (sl *slot) isReport(ix *Index, part *part) bool {
 // hash computes the sums of a run of an event's blocks.
 func (sl *slot) hash(ix *Index, e *Event, from int, sums []uint64) {
 	size := ix.cfg.BlockTokens
-	var hasher blockHasher
 	for i := range sums {
-		sums[i] = hasher.sum(e.Tokens[(from+i)*size : (from+i+1)*size])
+		sums[i] = blockSum(e.Tokens[(from+i)*size : (from+i+1)*size])
 	}
 	if e.Extras != nil {
 		for i := range sums {
@@ -216,52 +223,83 @@ func (sl *slot) hash(ix *Index, e *Event, from int, sums []uint64) {
 	}
 }
 
-// work applies the chunk under the bank's lock.
-func (sl *slot) work(ix *Index, c *cursor) {
+// find locates the names of the chunk, before the bank is locked.
+func (sl *slot) find() {
 	k := &sl.scratch
 	for i := range k.parts[:k.n] {
 		part := &k.parts[i]
-		hashes := part.event.Hashes[part.from : part.from+part.n]
+		for j, h := range part.hashes() {
+			k.spots[part.at+j], _ = sl.names.locate(h)
+		}
+	}
+}
+
+// spot returns a name's spot and value. What find saw is still true if the name is there, or if nothing is there and no
+// name went elsewhere than find saw since then: one that did may be this one.
+func (sl *slot) spot(at int, name uint64) (spot, uint32) {
+	k := &sl.scratch
+	switch v, word := sl.names.at(k.spots[at]); {
+	case v != 0 && word == name, v == 0 && !k.strayed:
+		return k.spots[at], v
+	default:
+		k.strayed = true
+		return sl.names.locate(name)
+	}
+}
+
+func (p *part) hashes() []uint64 { return p.event.Hashes[p.from : p.from+p.n] }
+
+// work applies the chunk under the bank's lock.
+func (sl *slot) work(ix *Index, c *cursor) {
+	k := &sl.scratch
+	sl.lookAhead()
+	for i := range k.parts[:k.n] {
+		part := &k.parts[i]
 		switch part.form {
 		case removed:
-			if part.n > 1 || i == 0 || k.parts[i-1].form != removed {
-				sl.lookAhead(k.parts[i:k.n])
-			}
-			for _, h := range hashes {
-				sl.remove(part.p, h)
+			for j, h := range part.hashes() {
+				at, v := sl.spot(part.at+j, h)
+				sl.remove(part.p, h, at, v)
 			}
 		case described:
-			if !sl.store(ix, part, hashes) && i == k.n-1 && c.off > 0 {
+			if !sl.store(ix, part) && i == k.n-1 && c.off > 0 {
 				c.next()
 			}
 		case named, awaited:
-			for _, h := range hashes {
-				sl.attach(ix, part, h)
+			for j, h := range part.hashes() {
+				at, v := sl.spot(part.at+j, h)
+				sl.attach(ix, part, h, at, v)
 			}
 		case skipped:
 		}
 	}
 }
 
-// lookAhead loads the entries of a run of removals, then their places in the index of keys.
-func (sl *slot) lookAhead(parts []part) {
+// lookAhead loads the entries of the blocks that the chunk removes, then their places in the index of keys.
+func (sl *slot) lookAhead() {
 	k, b, n := &sl.scratch, sl.bank, 0
-	for i := range parts {
-		if parts[i].form != removed {
-			break
+	for i := range k.parts[:k.n] {
+		part := &k.parts[i]
+		if part.form != removed {
+			continue
 		}
-		for _, h := range parts[i].event.Hashes[parts[i].from : parts[i].from+parts[i].n] {
-			k.words[n] = uint64(sl.names.get(h) &^ odd)
-			n++
+		for j, h := range part.hashes() {
+			if v, word := sl.names.at(k.spots[part.at+j]); v != 0 && word == h {
+				k.words[n] = uint64(v &^ odd)
+				n++
+			}
 		}
 	}
 	if n < 2 {
 		return
 	}
 	for _, id := range k.words[:n] {
-		k.sink += b.link(uint32(id)).parent //nolint:gosec // an entry's number
+		k.sink += b.entry(uint32(id)).parent //nolint:gosec // an entry's number
 	}
 	for _, id := range k.words[:n] {
-		k.sink += b.touch(b.entry(uint32(id)).key) //nolint:gosec // an entry's number
+		e := b.entry(uint32(id)) //nolint:gosec // an entry's number
+		if e.device&(e.device-1) == 0 {
+			k.sink += b.touch(e.key) // it is the last to hold it
+		}
 	}
 }

@@ -40,8 +40,9 @@ type bank struct {
 	hybrid uint64           // slots that need more than plane 0
 	tiers  [NumTiers]uint64 // slots that had blocks there since they were void
 
-	sink   uint32       // see dict.touch
-	expiry atomic.Int64 // when the first claim of any slot ends, Unix nanoseconds
+	sink    uint32       // see dict.touch
+	wanting atomic.Int64 // buckets of the index that it will soon grow to, 0 if it need not
+	expiry  atomic.Int64 // when the first claim of any slot ends, Unix nanoseconds
 }
 
 // group is a cache group as the engines number it.
@@ -212,6 +213,25 @@ func (b *bank) countClaims(p plane) {
 	}
 }
 
+// stock makes what the index of keys will grow into, before the lock is taken: to empty so much memory takes a while.
+func (b *bank) stock() {
+	n := b.wanting.Load()
+	if n == 0 || !b.wanting.CompareAndSwap(n, 0) {
+		return
+	}
+	spare := make([]bucket, n)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.spare = spare
+}
+
+// want asks for what stock makes. The lock is held.
+func (b *bank) want() {
+	if b.full() && len(b.spare) < b.next() {
+		b.wanting.Store(int64(b.next()))
+	}
+}
+
 // hold notes that a slot now holds an entry in a plane; it did not before.
 func (b *bank) hold(col int, p plane, id uint32) {
 	bit := uint64(1) << col
@@ -245,7 +265,7 @@ func (b *bank) drop(col int, p plane, id uint32) {
 
 // gained counts the holes that a slot closes and opens as it gets an entry in a plane.
 func (b *bank) gained(col int, p plane, id uint32) {
-	if b.link(id).child != 0 {
+	if b.entry(id).child != 0 {
 		b.changeHoles(col, p, -b.children(col, p, id))
 	}
 	b.gainedBehind(col, p, id)
@@ -253,21 +273,21 @@ func (b *bank) gained(col int, p plane, id uint32) {
 
 // gainedBehind is the part of gained that looks at the block before.
 func (b *bank) gainedBehind(col int, p plane, id uint32) {
-	parent := b.link(id).parent
+	parent := b.entry(id).parent
 	if parent == 0 {
 		return
 	}
 	if b.has(p, parent)>>col&1 == 0 {
 		b.changeHoles(col, p, 1)
 	}
-	if b.link(parent).child&branching != 0 {
+	if b.entry(parent).child&branching != 0 {
 		b.branches.add(branchWord(col, p, parent), 1)
 	}
 }
 
 // lost is the end of gained: the entry's bit is not set any more.
 func (b *bank) lost(col int, p plane, id uint32) {
-	l := b.link(id)
+	l := b.entry(id)
 	if l.child != 0 {
 		b.changeHoles(col, p, b.children(col, p, id))
 	}
@@ -277,7 +297,7 @@ func (b *bank) lost(col int, p plane, id uint32) {
 	if b.has(p, l.parent)>>col&1 == 0 {
 		b.changeHoles(col, p, -1)
 	}
-	if b.link(l.parent).child&branching != 0 {
+	if b.entry(l.parent).child&branching != 0 {
 		b.branches.add(branchWord(col, p, l.parent), -1)
 	}
 }
@@ -312,7 +332,7 @@ func branchWord(col int, p plane, id uint32) uint64 {
 
 // children returns how many children of an entry a slot has in a plane.
 func (b *bank) children(col int, p plane, id uint32) int {
-	child := b.link(id).child
+	child := b.entry(id).child
 	switch {
 	case child == 0:
 		return 0
@@ -327,15 +347,14 @@ func (b *bank) children(col int, p plane, id uint32) int {
 // before the lock is given up.
 func (b *bank) intern(key Key, parent uint32) uint32 {
 	if parent != 0 {
-		if child := b.link(parent).child; child != 0 && child&branching == 0 && b.entry(child).key == key {
+		if child := b.entry(parent).child; child != 0 && child&branching == 0 && b.entry(child).key == key {
 			return child
 		}
 	}
 	if id := b.find(key); id != 0 {
 		return id
 	}
-	id := b.take(key)
-	b.link(id).parent = parent
+	id := b.take(key, parent)
 	if parent != 0 {
 		b.adoptChild(parent, id)
 	}
@@ -344,7 +363,7 @@ func (b *bank) intern(key Key, parent uint32) uint32 {
 
 // adoptChild hangs an entry that nobody has yet on its parent.
 func (b *bank) adoptChild(parent, id uint32) {
-	l := b.link(parent)
+	l := b.entry(parent)
 	switch {
 	case l.child == 0:
 		l.child = id
@@ -362,11 +381,11 @@ func (b *bank) adoptChild(parent, id uint32) {
 
 // tidy frees an entry that nobody has and nothing hangs on, and those before it of which the same is then true.
 func (b *bank) tidy(id uint32) {
-	for id != 0 && b.link(id).child == 0 && !b.wanted(id) {
-		parent := b.link(id).parent
+	for id != 0 && b.entry(id).child == 0 && !b.wanted(id) {
+		parent := b.entry(id).parent
 		b.release(id)
 		if parent != 0 {
-			l := b.link(parent)
+			l := b.entry(parent)
 			switch l.child {
 			case id, branching | 1:
 				l.child = 0

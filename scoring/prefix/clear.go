@@ -98,8 +98,12 @@ func (sl *slot) sweep(life uint64) bool {
 func (sl *slot) sweepChunk() {
 	b, k, old := sl.bank, &sl.scratch, &sl.old
 	n := 0
-	for ; n < chunkBlocks && old.at < len(old.names.cells); old.at++ {
-		if id := old.names.cells[old.at].val; id != 0 {
+	for ; n+dictPlaces <= chunkBlocks && old.at < len(old.names.buckets); old.at++ {
+		for _, c := range old.names.buckets[old.at].cells {
+			id := c.val
+			if id == 0 {
+				continue
+			}
 			if old.nodes != nil {
 				id = old.nodes[id].id
 			}
@@ -109,8 +113,10 @@ func (sl *slot) sweepChunk() {
 	}
 	b.mu.Lock()
 	for _, id := range k.words[:n] {
-		k.sink += b.link(uint32(id)).parent //nolint:gosec // an entry's number
-		k.sink += b.touch(b.entry(uint32(id)).key)
+		k.sink += b.entry(uint32(id)).parent //nolint:gosec // an entry's number
+	}
+	for _, id := range k.words[:n] {
+		k.sink += b.touch(b.entry(uint32(id)).key) //nolint:gosec // an entry's number
 	}
 	for _, word := range k.words[:n] {
 		id := uint32(word) //nolint:gosec // an entry's number
@@ -121,10 +127,10 @@ func (sl *slot) sweepChunk() {
 		}
 	}
 	b.mu.Unlock()
-	if old.at < len(old.names.cells) {
+	if old.at < len(old.names.buckets) {
 		return
 	}
-	if sl.routed == nil && len(sl.names.cells) == 0 {
+	if sl.routed == nil && len(sl.names.buckets) == 0 {
 		old.names.clear()
 		sl.names = old.names // the room is used again
 	}

@@ -2,12 +2,18 @@ package prefix
 
 import "math/bits"
 
-// dict maps 64-bit words to 32-bit values other than 0, 12 bytes a place: an open-addressed table with linear probing
-// whose deletions close the gap, so that it is as fast after a million deletions as when it was new. It grows by a quarter
-// and never shrinks.
+// dict maps 64-bit words to 32-bit values other than 0. It is an open-addressed table of buckets, a cache line each; what
+// does not fit into its bucket goes into those behind, and each counts what went past it, so that a search knows when to
+// stop. Removals move nothing: it is as fast after a million of them as when it was new. It grows by a quarter and never
+// shrinks.
 type dict struct {
-	cells []cell
-	used  int
+	buckets []dictBucket
+	used    int
+}
+
+type dictBucket struct {
+	cells  [dictPlaces]cell
+	passed uint32 // words whose search goes past this bucket
 }
 
 // cell is one place; val 0 is an empty one. The word is cut in two so that a cell needs no padding.
@@ -19,47 +25,74 @@ type cell struct {
 func (c *cell) word() uint64 { return uint64(c.high)<<32 | uint64(c.low) }
 
 const (
-	dictLeast  = 16 // places of the smallest table
+	dictPlaces = 5
+	dictLeast  = 4  // buckets of the smallest table
 	dictLoaded = 13 // sixteenths of the places in use before it grows
 )
 
-// home is where a word's search begins. Words may be small numbers, so they are spread first.
-func (d *dict) home(word uint64) int {
-	at, _ := bits.Mul64((word^word>>32)*multiplier, uint64(len(d.cells)))
-	return int(at) //nolint:gosec // below len(d.cells)
+// spot is a place of a dict: a bucket and a cell of it. It stays what it is until the dict grows.
+type spot struct {
+	bucket, place int
 }
 
-// reserve makes room for n more words, so that as many set calls do not move the table.
+// home is the bucket where a word's search begins. Words may be small numbers, so they are spread first.
+func (d *dict) home(word uint64) int {
+	at, _ := bits.Mul64((word^word>>32)*multiplier, uint64(len(d.buckets)))
+	return int(at) //nolint:gosec // below len(d.buckets)
+}
+
+// reserve makes room for n more words, so that as many put calls do not move the table.
 func (d *dict) reserve(n int) {
-	need := (d.used + n + 1) * 16 / dictLoaded
-	if need < len(d.cells) {
+	need := (d.used+n)*16/(dictLoaded*dictPlaces) + 1
+	if need <= len(d.buckets) {
 		return
 	}
-	old := d.cells
-	d.cells = make([]cell, max(dictLeast, need+1, len(old)+len(old)/4))
+	old := d.buckets
+	d.buckets = make([]dictBucket, max(dictLeast, need, len(old)+len(old)/4))
+	d.used = 0
 	for i := range old {
-		if c := &old[i]; c.val != 0 {
-			at, _ := d.locate(c.word())
-			d.cells[at] = *c
+		for _, c := range old[i].cells {
+			if c.val != 0 {
+				at, _ := d.locate(c.word())
+				d.put(at, c.word(), c.val)
+			}
 		}
 	}
 }
 
-// locate returns a word's place and value; value 0 says that it is absent and the place is where it would go.
-func (d *dict) locate(word uint64) (at int, val uint32) {
-	if len(d.cells) == 0 {
-		return 0, 0
+// locate returns a word's spot and value; value 0 says that it is absent and the spot is where put may put it.
+func (d *dict) locate(word uint64) (at spot, val uint32) {
+	if len(d.buckets) == 0 {
+		return spot{}, 0
 	}
 	low, high := uint32(word), uint32(word>>32) //nolint:gosec // its halves
-	for at = d.home(word); ; {
-		c := &d.cells[at]
-		if c.val == 0 || c.low == low && c.high == high {
-			return at, c.val
+	free := spot{place: -1}
+	for i := d.home(word); ; {
+		b := &d.buckets[i]
+		for j := range b.cells {
+			c := &b.cells[j]
+			if c.low == low && c.high == high && c.val != 0 {
+				return spot{i, j}, c.val
+			}
 		}
-		if at++; at == len(d.cells) {
-			at = 0
+		for j := 0; j < dictPlaces && free.place < 0; j++ {
+			if b.cells[j].val == 0 {
+				free = spot{i, j}
+			}
+		}
+		if b.passed == 0 && free.place >= 0 {
+			return free, 0
+		}
+		if i++; i == len(d.buckets) {
+			i = 0
 		}
 	}
+}
+
+// at returns what is at a spot.
+func (d *dict) at(s spot) (val uint32, word uint64) {
+	c := &d.buckets[s.bucket].cells[s.place]
+	return c.val, c.word()
 }
 
 func (d *dict) get(word uint64) uint32 {
@@ -70,18 +103,27 @@ func (d *dict) get(word uint64) uint32 {
 	return val
 }
 
-// put writes a new word at the place that locate gave for it; room was reserved before.
-func (d *dict) put(at int, word uint64, val uint32) {
-	d.cells[at] = cell{low: uint32(word), high: uint32(word >> 32), val: val} //nolint:gosec // its halves
+// put writes a new word at the spot that locate gave for it; room was reserved before.
+func (d *dict) put(at spot, word uint64, val uint32) {
+	for i := d.home(word); i != at.bucket; {
+		d.buckets[i].passed++
+		if i++; i == len(d.buckets) {
+			i = 0
+		}
+	}
+	d.buckets[at.bucket].cells[at.place] = cell{low: uint32(word), high: uint32(word >> 32), val: val} //nolint:gosec // its halves
 	d.used++
 }
+
+// setAt changes the value of a word at its spot.
+func (d *dict) setAt(at spot, val uint32) { d.buckets[at.bucket].cells[at.place].val = val }
 
 // set gives a word a value other than 0.
 func (d *dict) set(word uint64, val uint32) {
 	d.reserve(1)
 	at, old := d.locate(word)
 	if old != 0 {
-		d.cells[at].val = val
+		d.setAt(at, val)
 		return
 	}
 	d.put(at, word, val)
@@ -100,7 +142,7 @@ func (d *dict) add(word uint64, change int) uint32 {
 	case val == 0:
 		d.put(at, word, next)
 	default:
-		d.cells[at].val = next
+		d.setAt(at, next)
 	}
 	return next
 }
@@ -115,46 +157,30 @@ func (d *dict) remove(word uint64) {
 	}
 }
 
-// removeAt empties a place in use and moves back those behind it whose search would now end there.
-func (d *dict) removeAt(at int) {
-	d.used--
-	n := len(d.cells)
-	for next := at; ; {
-		if next++; next == n {
-			next = 0
-		}
-		c := d.cells[next]
-		if c.val == 0 {
-			break
-		}
-		// c may fill the gap unless its home lies behind the gap, seen from c backwards.
-		home := d.home(c.word())
-		fromHome, fromGap := next-home, next-at
-		if fromHome < 0 {
-			fromHome += n
-		}
-		if fromGap < 0 {
-			fromGap += n
-		}
-		if fromHome >= fromGap {
-			d.cells[at] = c
-			at = next
+// removeAt empties a spot in use.
+func (d *dict) removeAt(at spot) {
+	c := &d.buckets[at.bucket].cells[at.place]
+	for i := d.home(c.word()); i != at.bucket; {
+		d.buckets[i].passed--
+		if i++; i == len(d.buckets) {
+			i = 0
 		}
 	}
-	d.cells[at].val = 0
+	c.val = 0
+	d.used--
 }
 
 // touch loads the place where a word's search begins, so that the searches of many words wait for memory together. The
 // result means nothing.
 func (d *dict) touch(word uint64) uint32 {
-	if len(d.cells) == 0 {
+	if len(d.buckets) == 0 {
 		return 0
 	}
-	return d.cells[d.home(word)].val
+	return d.buckets[d.home(word)].passed
 }
 
 // clear forgets all words and keeps the room.
 func (d *dict) clear() {
-	clear(d.cells)
+	clear(d.buckets)
 	d.used = 0
 }

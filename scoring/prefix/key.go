@@ -3,6 +3,7 @@ package prefix
 import (
 	"encoding/binary"
 	"math/bits"
+	"unsafe"
 
 	"github.com/zeebo/xxh3"
 )
@@ -38,9 +39,8 @@ func AppendKeys(dst []Key, parent Key, tokens []uint32, blockTokens int) []Key {
 	if blockTokens <= 0 {
 		panic("prefix: a block holds at least one token")
 	}
-	var h blockHasher
 	for ; len(tokens) >= blockTokens; tokens = tokens[blockTokens:] {
-		parent = chain(parent, h.sum(tokens[:blockTokens]))
+		parent = chain(parent, blockSum(tokens[:blockTokens]))
 		dst = append(dst, parent)
 	}
 	return dst
@@ -58,22 +58,22 @@ func chain(parent Key, block uint64) Key {
 	return Key(m ^ m>>32)
 }
 
-// blockHasher hashes a block's token IDs as little-endian 32-bit words. Its buffer serves blocks of usual sizes
-// without an allocation.
-type blockHasher struct {
-	buf [64 * 4]byte
+// blockSum hashes a block's token IDs as little-endian 32-bit words. Where the machine's own order is that one, the words
+// are looked at as the bytes they are: copying them first takes longer than hashing them. Nothing is written through that
+// view, and it does not outlive the call.
+func blockSum(block []uint32) uint64 {
+	if littleEndian {
+		return xxh3.Hash(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(block))), 4*len(block)))
+	}
+	buf := make([]byte, 0, 4*64)
+	for _, t := range block {
+		buf = binary.LittleEndian.AppendUint32(buf, t)
+	}
+	return xxh3.Hash(buf)
 }
 
-func (h *blockHasher) sum(block []uint32) uint64 {
-	buf := h.buf[:]
-	if len(block)*4 > len(buf) {
-		buf = make([]byte, len(block)*4)
-	}
-	for i, t := range block {
-		binary.LittleEndian.PutUint32(buf[i*4:], t)
-	}
-	return xxh3.Hash(buf[:len(block)*4])
-}
+// littleEndian says whether the lowest byte of a word comes first in memory.
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
 // withExtra folds what a block depends on beside its tokens into their hash; 0 is nothing.
 func withExtra(sum, extra uint64) uint64 {

@@ -233,7 +233,7 @@ again:
 				depth = at
 				goto again
 			}
-			id = b.link(id).parent
+			id = b.entry(id).parent
 		}
 	}
 	return depth

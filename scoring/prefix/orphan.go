@@ -152,6 +152,7 @@ func (sl *slot) adopt(name uint64, id uint32, sum uint64) {
 
 // addAll adds the copies of an orphan under a name that may be new.
 func (sl *slot) addAll(name uint64, id uint32, copies []planeCopies) {
+	sl.scratch.strayed = true
 	for _, c := range copies {
 		sl.names.reserve(1)
 		at, v := sl.names.locate(name)

@@ -56,7 +56,7 @@ type groupOf struct {
 type leftover struct {
 	names dict
 	nodes []node // of a Routed slot: what the table's values are numbers of
-	at    int    // cells of names that are swept
+	at    int    // buckets of names that are swept
 }
 
 func newSlot(b *bank, col int, cfg SlotConfig) *slot {
@@ -103,7 +103,7 @@ func (sl *slot) learn(e *Event, blockTokens int) (plane, bool) {
 
 // add adds copies of a block, under the bank's lock. at is where names has the name, or would have it; v is its value
 // there, 0 if it is new. Room for a new name was reserved.
-func (sl *slot) add(p plane, at int, name uint64, v, id uint32, copies int) {
+func (sl *slot) add(p plane, at spot, name uint64, v, id uint32, copies int) {
 	switch {
 	case v == 0 && p == 0 && copies == 1:
 		sl.names.put(at, name, id)
@@ -116,7 +116,7 @@ func (sl *slot) add(p plane, at int, name uint64, v, id uint32, copies int) {
 		return
 	default:
 		if v&odd == 0 {
-			sl.names.cells[at].val = id | odd
+			sl.names.setAt(at, id|odd)
 			sl.copies[0].set(name, 1)
 		}
 		had := sl.copies[p].get(name)
@@ -159,9 +159,9 @@ func (sl *slot) loseName(p plane, id uint32) {
 	sl.bank.drop(sl.col, p, id)
 }
 
-// remove takes one copy of the block that the engine calls name from a plane, under the bank's lock.
-func (sl *slot) remove(p plane, name uint64) {
-	at, v := sl.names.locate(name)
+// remove takes one copy of the block that the engine calls name from a plane, under the bank's lock. at and v are what
+// names has of it.
+func (sl *slot) remove(p plane, name uint64, at spot, v uint32) {
 	switch {
 	case v == 0:
 		if !sl.orphans.remove(p, name) {
@@ -184,7 +184,7 @@ func (sl *slot) remove(p plane, name uint64) {
 }
 
 // removeOdd is remove for an odd name.
-func (sl *slot) removeOdd(p plane, at int, name uint64, id uint32) bool {
+func (sl *slot) removeOdd(p plane, at spot, name uint64, id uint32) bool {
 	had := sl.copies[p].get(name)
 	if had == 0 {
 		return false
@@ -200,7 +200,7 @@ func (sl *slot) removeOdd(p plane, at int, name uint64, id uint32) bool {
 		sl.forgetTorn(name)
 	case !elsewhere && onDevice == 1:
 		sl.copies[0].remove(name)
-		sl.names.cells[at].val = id
+		sl.names.setAt(at, id)
 	}
 	if left == 0 {
 		sl.loseName(p, id)

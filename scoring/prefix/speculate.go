@@ -133,7 +133,7 @@ func (sl *slot) skipShown(sp *speculation) {
 // following returns the entry of a key whose block comes after entry id; 0 if there is none.
 func (b *bank) following(id uint32, key Key) uint32 {
 	if id != 0 {
-		if child := b.link(id).child; child != 0 && child&branching == 0 && b.entry(child).key == key {
+		if child := b.entry(id).child; child != 0 && child&branching == 0 && b.entry(child).key == key {
 			return child
 		}
 	}

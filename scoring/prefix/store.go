@@ -32,12 +32,12 @@ func (sl *slot) behind(name uint64) place {
 
 // store adds a copy of each described block of a part, under the bank's lock. It reports false if the rest of the event is
 // to be left out: it is a report, or a name is in use for other content.
-func (sl *slot) store(ix *Index, part *part, hashes []uint64) bool {
+func (sl *slot) store(ix *Index, part *part) bool {
 	if sl.isReport(ix, part) {
 		sl.stats.Reports++
 		return false
 	}
-	e := part.event
+	e, hashes := part.event, part.hashes()
 	at := place{}
 	switch {
 	case part.from > 0:
@@ -49,7 +49,7 @@ func (sl *slot) store(ix *Index, part *part, hashes []uint64) bool {
 	default:
 		at.key = ix.seed(e)
 	}
-	sums := sl.scratch.sums[part.sums:]
+	sums := sl.scratch.sums[part.at:]
 	if at.kind == known && len(hashes) > 1 {
 		key := at.key
 		for _, sum := range sums[:len(hashes)] {
@@ -57,8 +57,8 @@ func (sl *slot) store(ix *Index, part *part, hashes []uint64) bool {
 			sl.scratch.sink += sl.bank.touch(key)
 		}
 	}
-	for i, name := range hashes {
-		if at.kind == torn || !sl.storeBlock(ix, part.p, &at, name, sums[i]) {
+	for i := range hashes {
+		if at.kind == torn || !sl.storeBlock(ix, part, i, &at, sums[i]) {
 			sl.stats.Conflicts += uint64(len(hashes) - i)
 			return false
 		}
@@ -66,10 +66,11 @@ func (sl *slot) store(ix *Index, part *part, hashes []uint64) bool {
 	return true
 }
 
-// storeBlock adds one copy of a block and moves at behind it. It reports false if the name is in use for other content.
-func (sl *slot) storeBlock(ix *Index, p plane, at *place, name, sum uint64) bool {
-	b := sl.bank
-	spot, v := sl.names.locate(name)
+// storeBlock adds one copy of a part's i-th block and moves at behind it. It reports false if its name is in use for other
+// content.
+func (sl *slot) storeBlock(ix *Index, part *part, i int, at *place, sum uint64) bool {
+	b, p, name := sl.bank, part.p, part.event.Hashes[part.from+i]
+	spot, v := sl.spot(part.at+i, name)
 	id := v &^ odd
 	if at.kind == unknown {
 		if v == 0 {
@@ -78,7 +79,7 @@ func (sl *slot) storeBlock(ix *Index, p plane, at *place, name, sum uint64) bool
 			return sl.orphan(ix, orphan{name: name, parent: parent, sum: sum, told: true}, p)
 		}
 		// A further copy of a known block whose parent was evicted meanwhile: its place in the tree is known.
-		parent := b.link(id).parent
+		parent := b.entry(id).parent
 		if parent == 0 || chain(b.entry(parent).key, sum) != b.entry(id).key {
 			sl.tear(name)
 			return false
@@ -104,11 +105,10 @@ func (sl *slot) storeBlock(ix *Index, p plane, at *place, name, sum uint64) bool
 
 // attach adds a copy of a block that was told of before, by its name alone. One that is told of later is kept until then
 // if it may come; else it is ignored.
-func (sl *slot) attach(ix *Index, part *part, name uint64) {
-	spot, v := sl.names.locate(name)
+func (sl *slot) attach(ix *Index, part *part, name uint64, at spot, v uint32) {
 	switch {
 	case v != 0:
-		sl.add(part.p, spot, name, v, v&^odd, 1)
+		sl.add(part.p, at, name, v, v&^odd, 1)
 	case part.form == awaited:
 		sl.orphan(ix, orphan{name: name}, part.p)
 	default:
