@@ -76,6 +76,7 @@ func (ix *Index) Apply(s Slot, events []Event) {
 		sl.confirm(chunkBlocks)
 		sl.bank.want()
 		sl.bank.mu.Unlock()
+		clear(sl.scratch.parts[:sl.scratch.n]) // they keep the batch alive
 		if sl.tally[Device] > sl.capacity*ix.cfg.OverflowFactor {
 			sl.stats.Overflows++
 			sl.forget()

@@ -35,7 +35,7 @@ func (sl *slot) abandon() {
 		sl.routed = newRouted(sl.capacity)
 	default:
 		sl.old = leftover{names: sl.names}
-		sl.names = dict{}
+		sl.names = dict{expected: sl.capacity + chunkBlocks}
 	}
 	for p := range sl.copies {
 		sl.copies[p] = dict{}

@@ -4,19 +4,21 @@ import "math/bits"
 
 // dict maps 64-bit words to 32-bit values other than 0. It is an open-addressed table of buckets, a cache line each; what
 // does not fit into its bucket goes into those behind, and each counts what went past it, so that a search knows when to
-// stop. Removals move nothing: it is as fast after a million of them as when it was new. It grows by a quarter and never
-// shrinks.
+// stop. Removals move nothing: it is as fast after a million of them as when it was new. It never shrinks.
 type dict struct {
 	buckets []dictBucket
 	used    int
+	// expected is how many words there will be in the end, so that the table is not larger then than it must be; 0 says
+	// nothing.
+	expected int
 }
 
 type dictBucket struct {
-	cells  [dictPlaces]cell
-	passed uint32 // words whose search goes past this bucket
+	cells [dictPlaces]cell
+	state uint32 // the lowest bits: cells in use; above them: words whose search goes past this bucket
 }
 
-// cell is one place; val 0 is an empty one. The word is cut in two so that a cell needs no padding.
+// cell is one place. The word is cut in two so that a cell needs no padding.
 type cell struct {
 	low, high uint32
 	val       uint32
@@ -24,10 +26,23 @@ type cell struct {
 
 func (c *cell) word() uint64 { return uint64(c.high)<<32 | uint64(c.low) }
 
+// match returns a bit for the cell in use with a word; no branch depends on where it is.
+func (b *dictBucket) match(word uint64) uint32 {
+	var hits uint32
+	for j := range b.cells {
+		c := &b.cells[j]
+		differs := (c.low ^ uint32(word)) | (c.high ^ uint32(word>>32)) //nolint:gosec // its halves
+		hits |= uint32((uint64(differs)-1)>>63) << j                    //nolint:gosec // one bit
+	}
+	return hits & b.state
+}
+
 const (
 	dictPlaces = 5
 	dictLeast  = 4  // buckets of the smallest table
-	dictLoaded = 13 // sixteenths of the places in use before it grows
+	dictLoaded = 12 // sixteenths of the places in use before it grows
+	inUse      = 1<<dictPlaces - 1
+	past       = 1 << dictPlaces // one word more whose search goes past
 )
 
 // spot is a place of a dict: a bucket and a cell of it. It stays what it is until the dict grows.
@@ -48,14 +63,19 @@ func (d *dict) reserve(n int) {
 		return
 	}
 	old := d.buckets
-	d.buckets = make([]dictBucket, max(dictLeast, need, len(old)+len(old)/4))
+	size := len(old) + len(old)/2
+	if exact := d.expected*16/(dictLoaded*dictPlaces) + 1; len(old) < exact {
+		size = min(size, exact)
+	} else {
+		size = len(old) + len(old)/8
+	}
+	d.buckets = make([]dictBucket, max(dictLeast, need, size))
 	d.used = 0
 	for i := range old {
-		for _, c := range old[i].cells {
-			if c.val != 0 {
-				at, _ := d.locate(c.word())
-				d.put(at, c.word(), c.val)
-			}
+		for used := old[i].state & inUse; used != 0; used &= used - 1 {
+			c := &old[i].cells[bits.TrailingZeros32(used)]
+			at, _ := d.locate(c.word())
+			d.put(at, c.word(), c.val)
 		}
 	}
 }
@@ -65,22 +85,17 @@ func (d *dict) locate(word uint64) (at spot, val uint32) {
 	if len(d.buckets) == 0 {
 		return spot{}, 0
 	}
-	low, high := uint32(word), uint32(word>>32) //nolint:gosec // its halves
 	free := spot{place: -1}
 	for i := d.home(word); ; {
 		b := &d.buckets[i]
-		for j := range b.cells {
-			c := &b.cells[j]
-			if c.low == low && c.high == high && c.val != 0 {
-				return spot{i, j}, c.val
-			}
+		if hit := b.match(word); hit != 0 {
+			place := bits.TrailingZeros32(hit)
+			return spot{i, place}, b.cells[place].val
 		}
-		for j := 0; j < dictPlaces && free.place < 0; j++ {
-			if b.cells[j].val == 0 {
-				free = spot{i, j}
-			}
+		if room := ^b.state & inUse; room != 0 && free.place < 0 {
+			free = spot{i, bits.TrailingZeros32(room)}
 		}
-		if b.passed == 0 && free.place >= 0 {
+		if b.state < past && free.place >= 0 {
 			return free, 0
 		}
 		if i++; i == len(d.buckets) {
@@ -89,7 +104,7 @@ func (d *dict) locate(word uint64) (at spot, val uint32) {
 	}
 }
 
-// at returns what is at a spot.
+// at returns what is at a spot; value 0 is nothing.
 func (d *dict) at(s spot) (val uint32, word uint64) {
 	c := &d.buckets[s.bucket].cells[s.place]
 	return c.val, c.word()
@@ -106,12 +121,14 @@ func (d *dict) get(word uint64) uint32 {
 // put writes a new word at the spot that locate gave for it; room was reserved before.
 func (d *dict) put(at spot, word uint64, val uint32) {
 	for i := d.home(word); i != at.bucket; {
-		d.buckets[i].passed++
+		d.buckets[i].state += past
 		if i++; i == len(d.buckets) {
 			i = 0
 		}
 	}
-	d.buckets[at.bucket].cells[at.place] = cell{low: uint32(word), high: uint32(word >> 32), val: val} //nolint:gosec // its halves
+	b := &d.buckets[at.bucket]
+	b.cells[at.place] = cell{low: uint32(word), high: uint32(word >> 32), val: val} //nolint:gosec // its halves
+	b.state |= 1 << at.place
 	d.used++
 }
 
@@ -159,14 +176,15 @@ func (d *dict) remove(word uint64) {
 
 // removeAt empties a spot in use.
 func (d *dict) removeAt(at spot) {
-	c := &d.buckets[at.bucket].cells[at.place]
-	for i := d.home(c.word()); i != at.bucket; {
-		d.buckets[i].passed--
+	b := &d.buckets[at.bucket]
+	for i := d.home(b.cells[at.place].word()); i != at.bucket; {
+		d.buckets[i].state -= past
 		if i++; i == len(d.buckets) {
 			i = 0
 		}
 	}
-	c.val = 0
+	b.cells[at.place].val = 0
+	b.state &^= 1 << at.place
 	d.used--
 }
 
@@ -176,7 +194,7 @@ func (d *dict) touch(word uint64) uint32 {
 	if len(d.buckets) == 0 {
 		return 0
 	}
-	return d.buckets[d.home(word)].passed
+	return d.buckets[d.home(word)].state
 }
 
 // clear forgets all words and keeps the room.

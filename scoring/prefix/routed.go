@@ -15,7 +15,7 @@ type node struct {
 }
 
 func newRouted(capacity int) *routed {
-	return &routed{capacity: capacity, nodes: make([]node, 1)}
+	return &routed{capacity: capacity, places: dict{expected: capacity}, nodes: make([]node, 1)}
 }
 
 // Routed tells a Routed slot that a sequence with these keys is now, most recently, cached there. An Events slot

@@ -61,6 +61,7 @@ type leftover struct {
 
 func newSlot(b *bank, col int, cfg SlotConfig) *slot {
 	sl := &slot{bank: b, col: col, cfg: cfg, capacity: max(1, int(cfg.CapacityBlocks))}
+	sl.names.expected = sl.capacity + chunkBlocks
 	switch cfg.Source {
 	case Routed:
 		sl.routed = newRouted(sl.capacity)
