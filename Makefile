@@ -122,6 +122,18 @@ benchcmp: tokenizers-lib $(BENCHSTAT) ## compare the benchmarks of BASE=REV with
 	$(BENCH) >.tmp/bench/worktree.txt; \
 	$(BENCHSTAT) "$(BASE)=.tmp/bench/base.txt" worktree=.tmp/bench/worktree.txt
 
+.PHONY: bench-index
+bench-index: ## print the prefix index in figures, as a Markdown table (some 5 minutes; see scoring/prefix/RESULTS.md)
+	@mkdir -p .tmp/bench
+	@go test -run '^$$' -bench 'Trace|Fresh' -benchtime 1x -benchmem ./scoring/prefix >.tmp/bench/index.txt || { cat .tmp/bench/index.txt; exit 1; }
+	@go test -run '^$$' -bench 'AppendKeys|Match|Visible|Apply|Speculate|Void' -benchmem ./scoring/prefix >>.tmp/bench/index.txt || { cat .tmp/bench/index.txt; exit 1; }
+	@awk '/^cpu:/ && !head {head = 1; print; print ""; print "| benchmark | ns/op | B/op | allocs/op | more |"; print "|---|---:|---:|---:|---|"} \
+		/^Benchmark/ {ns = bytes = allocs = more = ""; \
+			for (i = 3; i < NF; i += 2) { \
+				if ($$(i+1) == "ns/op") ns = $$i; else if ($$(i+1) == "B/op") bytes = $$i; else if ($$(i+1) == "allocs/op") allocs = $$i; \
+				else more = more (more == "" ? "" : ", ") $$i " " $$(i+1)} \
+			sub(/^Benchmark/, "", $$1); sub(/-[0-9]+$$/, "", $$1); print "| " $$1 " | " ns " | " bytes " | " allocs " | " more " |"}' .tmp/bench/index.txt
+
 .PHONY: bench-serve
 bench-serve: build ## streamed tokens per CPU second of plimsoll serve, and of nginx if it is installed, before a simulated engine
 	go test -tags prove -count 1 -timeout 10m -v -run '^TestFront$$' ./testbench/prove

@@ -40,7 +40,7 @@ func (b *dictBucket) match(word uint64) uint32 {
 const (
 	dictPlaces = 5
 	dictLeast  = 4  // buckets of the smallest table
-	dictLoaded = 12 // sixteenths of the places in use before it grows
+	dictLoaded = 13 // sixteenths of the places in use before it grows
 	inUse      = 1<<dictPlaces - 1
 	past       = 1 << dictPlaces // one word more whose search goes past
 )

@@ -141,12 +141,12 @@ func (t *table) findIn(buckets []bucket, key Key) uint32 {
 func (t *table) touch(key Key) uint32 { return t.buckets[t.home(key, t.buckets)].passed }
 
 // full says that the index should grow soon.
-func (t *table) full() bool { return t.live*64 > len(t.buckets)*bucketPlaces*51 && t.old == nil }
+func (t *table) full() bool { return t.live*256 > len(t.buckets)*bucketPlaces*207 && t.old == nil }
 
 // enter makes find know an entry; its key is not known yet. A growing index moves a bucket at a time, so that nobody waits
 // for it.
 func (t *table) enter(key Key, id uint32) {
-	if t.live*64 > len(t.buckets)*bucketPlaces*52 && t.old == nil {
+	if t.live*256 > len(t.buckets)*bucketPlaces*208 && t.old == nil {
 		if len(t.spare) <= len(t.buckets) {
 			t.spare = make([]bucket, t.next())
 		}

@@ -205,6 +205,7 @@ func (run *traceRun) bytes() float64 {
 	with := heapBytes()
 	run.ix = nil
 	without := heapBytes()
+	runtime.KeepAlive(run)
 	return float64(with-without) / float64(n)
 }
 
