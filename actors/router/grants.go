@@ -34,12 +34,16 @@ func (g grants) told(e effect) {
 	}
 }
 
-// lost are the grants that go with an instance that failed at a message, in order.
+// lost are the grants that go with an instance that failed at a message, in order. Nothing is cached any more on their
+// account.
 func (g grants) lost(message any, fleet []*replica.Ref) []giveBack {
 	g.heard(message)
 	var out []giveBack
 	for ticket, id := range g {
 		if at := slices.IndexFunc(fleet, func(r *replica.Ref) bool { return r.ID == id }); at >= 0 {
+			if p := fleet[at].Place(); p != nil {
+				p.Index.Withdraw(p.Slot, ticket)
+			}
 			out = append(out, giveBack{fleet[at], ticket})
 		}
 	}

@@ -41,6 +41,29 @@ func TestGrantsOfARouterThatFails(t *testing.T) {
 	require.Empty(t, g.lost(replica.Room{}, fleet), "a replica that has left has no ledger")
 }
 
+// TestWhatAFailedRouterAskedForIsNotCached: the next one gives back what is granted, and takes back what was speculated.
+func TestWhatAFailedRouterAskedForIsNotCached(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		r := newRig(t, testConfig(), 1)
+		site := r.sites[0]
+		sub := r.ask(1, 320, new(16))
+		r.step(sub)
+		if full {
+			site.fill()
+		}
+		stale := r.sent
+		overlap := func() scoring.Blocks {
+			keys := (&entry{sub: sub}).keysFor("m", 0, 16)
+			return site.place.Index.Match(r.now, keys, nil)[site.place.Slot].Device
+		}
+		require.NotZero(t, overlap())
+		next := newRig(t, testConfig(), 0)
+		next.sites, next.index = r.sites, r.index
+		next.step(site.answer(r.now, stale[0]))
+		require.Zero(t, overlap(), "refused: %t", full)
+	}
+}
+
 // TestAFailingRouterGivesBack: of two legs the first was granted, and the router fails at the second's grant.
 func TestAFailingRouterGivesBack(t *testing.T) {
 	r := newRig(t, testConfig(), 1)

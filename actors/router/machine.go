@@ -391,6 +391,7 @@ func (m *machine) granted(now time.Time, g *replica.Granted, vs []view) {
 	v := find(vs, g.Replica)
 	if a == nil {
 		// A router before this one asked, and has told nobody.
+		withdrawSpeculation(vs, g.Replica, g.Ticket)
 		if v != nil {
 			m.emit(giveBack{v.ref, g.Ticket})
 		}
@@ -413,6 +414,7 @@ func (m *machine) granted(now time.Time, g *replica.Granted, vs []view) {
 func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
 	a := m.tickets[r.Ticket]
 	if a == nil {
+		withdrawSpeculation(vs, r.Replica, r.Ticket) // of a router before this one
 		return
 	}
 	delete(m.tickets, r.Ticket)
