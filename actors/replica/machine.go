@@ -366,7 +366,7 @@ func (m *machine) announced(now time.Time, a Announced) {
 		return
 	}
 	for _, t := range a.Tickets {
-		if t.Incarnation != m.life.incarnation {
+		if t.Incarnation != m.life.incarnation && !t.Began.After(m.life.since) {
 			continue
 		}
 		if t.State != ledger.Lingering {

@@ -238,6 +238,28 @@ func TestLingeringOutlivesAPanic(t *testing.T) {
 	}
 }
 
+// TestWhatCameToALaterLifeOutlivesAPanic: a ticket that was granted before anybody knew that the engine had been restarted
+// may run on its new life. It names the old one, and is booked again all the same.
+func TestWhatCameToALaterLifeOutlivesAPanic(t *testing.T) {
+	b := reach(t, Ready)
+	early, late := b.claim(), b.claim()
+	require.Equal(t, ledger.None, b.reserve(early))
+	before := b.now
+	b.probed(status("a"))
+	require.Equal(t, ledger.None, b.reserve(late))
+	after := b.now
+	b.probed(status("b"))
+	require.EqualValues(t, 2, b.m.snapshot().Incarnation)
+	require.Equal(t, ledger.Ended, b.m.ledger.State(early.Ticket))
+	require.Equal(t, ledger.Reserved, b.m.ledger.State(late.Ticket))
+	b = restarted(b, 1)
+	b.step(Announced{Epoch: 2, Tickets: []Announcement{
+		{Claim: early, Incarnation: 1, Began: before}, {Claim: late, Incarnation: 1, Began: after},
+	}})
+	require.Equal(t, ledger.Ended, b.m.ledger.State(early.Ticket))
+	require.Equal(t, ledger.Reserved, b.m.ledger.State(late.Ticket))
+}
+
 // TestRestartIsBounded: a call that does not answer is waited for a second, no longer.
 func TestRestartIsBounded(t *testing.T) {
 	b := restarted(reach(t, Ready), 1)

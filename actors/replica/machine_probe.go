@@ -74,6 +74,7 @@ func (m *machine) warm(now time.Time, why string) {
 // last seen may run on this one already; if it does not, its stream ends it.
 func (m *machine) rebirth(s engine.Status) {
 	m.life.incarnation++
+	m.life.since = m.life.seen
 	m.life.evidence, m.life.steps = s.Incarnation, nil
 	m.ledger.EndGranted(m.life.seen, ledger.Lost)
 	m.coolingUntil, m.sheds = time.Time{}, 0

@@ -81,7 +81,8 @@ type Announcement struct {
 	Claim       ledger.Claim
 	State       ledger.State
 	Produced    scoring.Tokens
-	Incarnation uint64
+	Incarnation uint64    // the life of the engine that the router ranked
+	Began       time.Time // when the attempt did: it may have come to a later life, which nobody knew of yet
 }
 
 // Messages of the replica actor to a router.

@@ -44,6 +44,7 @@ func (a *attempt) announcement() replica.Announcement {
 	}
 	return replica.Announcement{
 		Claim: a.place.Claim, State: state, Produced: scoring.Tokens(a.produced), Incarnation: a.place.Incarnation,
+		Began: a.began,
 	}
 }
 
