@@ -25,6 +25,7 @@ type books struct {
 	excused   map[uint64]bool // let go of by time while the process could not
 
 	blinded  bool          // the epoch before has failed, and not all have announced
+	since    time.Duration // when it may have begun
 	seen     time.Duration // when the present life was last known to be there, or nobody
 	failed   int           // probes in a row
 	preempts uint64
@@ -276,7 +277,7 @@ func (b *books) announced(m replica.Announced, snap *replica.Snapshot) {
 	for i := range m.Tickets {
 		t := &m.Tickets[i]
 		n := t.Claim.Ticket.Number
-		if t.Incarnation != snap.Incarnation || b.live[n] != nil || b.ended[n] {
+		if t.Incarnation != snap.Incarnation && b.host.w.since(t.Began) <= b.since || b.live[n] != nil || b.ended[n] {
 			continue
 		}
 		p := &promise{claim: t.Claim, number: n, granted: b.host.w.now}
@@ -292,6 +293,7 @@ func (b *books) probed(m replica.Probed, snap *replica.Snapshot) {
 	b.failed = 0
 	began := b.host.w.since(m.Began)
 	if snap.Incarnation != b.old.Incarnation {
+		b.since = b.seen
 		b.dropWhere(func(p *promise) bool { return p.granted < b.seen })
 	}
 	if b.old.Load.Limits.BlockTokens == 0 {

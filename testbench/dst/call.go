@@ -9,6 +9,7 @@ import (
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
+	"plimsoll/scoring/prefix"
 )
 
 // call is one request: its client, its stream's machine, and what the checkers know of it.
@@ -39,7 +40,7 @@ type call struct {
 	endedAt   time.Duration
 	fault     *fault.Fault
 	resubmits int
-	named     [][]uint64      // the checkers' names of the prompts
+	named     [][]prefix.Key  // the checkers' names of the prompts
 	taken     map[uint64]bool // submissions taken back, and whether the router has said so
 	rejected  bool            // the router has turned it away
 	roomSince time.Duration   // since when somebody idle could take it; none: nobody can

@@ -161,7 +161,7 @@ func (w *world) checkIndex(h *host) {
 		keys = prefix.AppendKeys(keys[:0], ns.Seed(), c.ids[0], blockTokens)
 		blocks := names(c.req.CacheSalt, c.ids[0], blockTokens)
 		held = h.feed.place.Index.Match(w.time(), keys, held)
-		got, least, most := int(held[h.feed.place.Slot].Device), truth.held(blocks), h.feed.slot.most(w.now, blocks)
+		got, least, most := int(held[h.feed.place.Slot].Device), h.feed.slot.sure(blocks, truth.held(blocks)), h.feed.slot.most(w.now, blocks)
 		if got < least || got > max(most, least) {
 			w.violate(Index, "%s holds %d blocks of a prompt, and the index says %d, at most %d", h.id, least, got, most)
 		}

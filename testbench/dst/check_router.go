@@ -9,6 +9,7 @@ import (
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
+	"plimsoll/scoring/prefix"
 )
 
 // withdrawn notes that a call has taken a submission back.
@@ -38,14 +39,6 @@ func (w *world) checkPlaced(c *call, m stream.Placed) {
 		seen[p.Leg] = true
 		w.checkOverlap(c, m, p)
 	}
-	// The router counts prompts as cached where it has sent them.
-	for i := range m.Placements {
-		p := &m.Placements[i]
-		h := w.hostOf(p.Ref)
-		if h.feed.place != nil {
-			h.feed.slot.speculate(w.now, p.Claim.Ticket.Number, c.names(p.Leg), w.plan.router.SpeculationTTL)
-		}
-	}
 }
 
 // checkOverlap compares what was counted as cached with what the feed has said.
@@ -64,9 +57,9 @@ func (w *world) checkOverlap(c *call, m stream.Placed, p *stream.Placement) {
 }
 
 // names are the checkers' names of a leg's prompt.
-func (c *call) names(leg int) []uint64 {
+func (c *call) names(leg int) []prefix.Key {
 	if c.named == nil {
-		c.named = make([][]uint64, len(c.ids))
+		c.named = make([][]prefix.Key, len(c.ids))
 	}
 	at := leg / c.req.N
 	if got := c.legs[leg].got; len(got) > 0 {

@@ -19,6 +19,7 @@ type connection struct {
 	began   time.Duration
 	last    time.Duration
 	retry   time.Duration
+	seen    uint64 // the process's life at the last probe
 }
 
 // probed is what a probe brought.
@@ -60,6 +61,13 @@ func (c *connection) probe() {
 	if s == nil && f == nil {
 		wait, f = c.host.cfg.ProbeTimeout, silent
 	}
+	if c.seen != 0 && c.seen != c.host.p.lives && s != nil && w.healed == none {
+		// What comes in the very moment in which another life shows itself.
+		for range 3 {
+			w.in(w.between(0, wait+200*time.Microsecond), evCall).call = w.newCall(true)
+		}
+	}
+	c.seen = c.host.p.lives
 	e := w.in(wait, evProbed)
 	e.host, e.n = c.host, c.run
 	e.msg = probed{s, f}

@@ -8,6 +8,7 @@ import (
 	"plimsoll/actors/replica"
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
+	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
 )
@@ -80,6 +81,8 @@ func (f *front) receive(message any) {
 			c.box.post(&f.box, stream.Withdrawn{Number: m.Number})
 			return
 		}
+	case *replica.Refused:
+		w.hostByID(m.Replica).feed.slot.withdraw(w.now, m.Ticket.Number)
 	case stream.Failed:
 		w.hostByID(m.Replica).feed.slot.withdraw(w.now, m.Ticket.Number)
 	case stream.Finished:
@@ -188,6 +191,10 @@ func (f *front) Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64
 	w.note(noteReserve, h.n, claim.Ticket.Number, incarnation)
 	rec := w.ticket(claim.Ticket.Number)
 	rec.reserved, rec.host = w.now, h
+	if h.feed.place != nil && h.ref.Capabilities.Sharing != engine.SharingNever {
+		// From now on the router counts the prompt as cached there.
+		h.feed.slot.speculate(w.now, claim.Ticket.Number, claim.SharedKeys, claim.PromptTokens%blockTokens == 0, w.plan.router.SpeculationTTL)
+	}
 	h.box.post(&f.box, &replica.Reserve{Claim: claim, Incarnation: incarnation, Prefill: prefill})
 }
 
@@ -196,6 +203,7 @@ func (f *front) GiveBack(ref *replica.Ref, ticket scoring.Ticket) {
 	w := f.w
 	h := w.hostOf(ref)
 	w.note(noteGiveBack, h.n, ticket.Number, 0)
+	h.feed.slot.withdraw(w.now, ticket.Number)
 	w.released(ticket.Number, h)
 	h.box.post(&f.box, replica.End{Ticket: ticket, Reason: ledger.Refused})
 }

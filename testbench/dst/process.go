@@ -63,6 +63,8 @@ func (p *process) take(e *event) {
 	if !p.alive || a.life != 0 && a.life != p.lives {
 		if e.kind == evArrive {
 			p.w.comeBack(a, p.w.network(), refused)
+		} else if a.life != 0 {
+			p.w.comeBack(a, p.w.network(), a.why()) // nobody there knows the connection
 		}
 		return // its connections died with it
 	}
@@ -238,8 +240,8 @@ func (p *process) thaw() {
 	}
 }
 
-// kill ends the process: the kernel resets its connections.
-func (p *process) kill() {
+// kill ends the process. The kernel resets its connections, unless its machine goes with it: then nobody hears anything.
+func (p *process) kill(silent bool) {
 	if !p.alive {
 		return
 	}
@@ -247,6 +249,9 @@ func (p *process) kill() {
 	p.alive, p.stopped, p.hung, p.slow, p.refuses, p.held, p.due = false, false, false, 1, NumFaults, nil, 0
 	for _, a := range p.known {
 		if p.byID[a.request.ID] != a {
+			continue
+		}
+		if silent && !a.cancelled {
 			continue
 		}
 		if a.cancelled {

@@ -12,63 +12,44 @@ type slotModel struct {
 	blockTokens int
 	routed      bool
 
-	blocks   map[uint64]*blockModel // by name
-	named    map[uint64]uint64      // the engine's hash: our name
+	blocks   map[prefix.Key]*blockModel
+	named    map[uint64]prefix.Key // by the engine's hash
 	orphans  map[uint64][]prefix.Event
-	former   map[uint64]*blockModel // what was known before the last void
+	former   map[prefix.Key]*blockModel // what was known before the last void
 	voidedAt time.Duration
 	claims   []claimed
+	key      []prefix.Key // scratch
 }
 
 type blockModel struct {
 	copies int
+	again  bool          // stored again from its sequence's start on: that may be a copy, or a report of what is there
 	gone   time.Duration // when the last copy went
 }
 
 // claimed is a prompt that was sent there a moment ago.
 type claimed struct {
 	ticket uint64
-	names  []uint64
-	at     time.Duration
+	names  []prefix.Key
+	whole  bool          // it ends with a whole block, which its claim does not share and the router counts all the same
 	until  time.Duration // when it was withdrawn, or its time is up
 }
 
 func (m *slotModel) void(now time.Duration) {
 	m.former = m.blocks
-	m.blocks, m.named, m.orphans = map[uint64]*blockModel{}, map[uint64]uint64{}, nil
+	m.blocks, m.named, m.orphans = map[prefix.Key]*blockModel{}, map[uint64]prefix.Key{}, nil
 	m.voidedAt = now
 	for i := range m.claims {
 		m.claims[i].until = min(m.claims[i].until, now)
 	}
 }
 
-// root names the empty sequence of a salt.
-func root(salt string) uint64 {
-	n := uint64(0x51ab)
-	for _, c := range []byte(salt) {
-		n = (n ^ uint64(c)) * 0x9e3779b97f4a7c15
-	}
-	return n
-}
-
-// name names a block by all that precedes it.
-func name(parent uint64, tokens []uint32) uint64 {
-	n := parent
-	for _, t := range tokens {
-		n = (n ^ n>>29 ^ uint64(t)) * 0xbf58476d1ce4e5b9
-	}
-	return n ^ n>>32
-}
+// root is the parent of a sequence's first block.
+func root(salt string) prefix.Key { return prefix.Namespace{Model: modelName, Salt: salt}.Seed() }
 
 // names are those of a sequence's full blocks.
-func names(salt string, tokens []uint32, blockTokens int) []uint64 {
-	out := make([]uint64, 0, len(tokens)/blockTokens)
-	n := root(salt)
-	for ; len(tokens) >= blockTokens; tokens = tokens[blockTokens:] {
-		n = name(n, tokens[:blockTokens])
-		out = append(out, n)
-	}
-	return out
+func names(salt string, tokens []uint32, blockTokens int) []prefix.Key {
+	return prefix.AppendKeys(nil, root(salt), tokens, blockTokens)
 }
 
 func (m *slotModel) apply(now time.Duration, events []prefix.Event) {
@@ -108,8 +89,14 @@ func (m *slotModel) store(e *prefix.Event) {
 			return
 		}
 	}
+	again := e.Parent == nil
+	for _, h := range e.Hashes {
+		b := m.blocks[m.named[h]]
+		again = again && b != nil && b.copies > 0
+	}
 	for i, h := range e.Hashes {
-		n = name(n, e.Tokens[i*m.blockTokens:(i+1)*m.blockTokens])
+		m.key = prefix.AppendKeys(m.key[:0], n, e.Tokens[i*m.blockTokens:(i+1)*m.blockTokens], m.blockTokens)
+		n = m.key[0]
 		m.named[h] = n
 		b := m.blocks[n]
 		if b == nil {
@@ -117,6 +104,7 @@ func (m *slotModel) store(e *prefix.Event) {
 			m.blocks[n] = b
 		}
 		b.copies++
+		b.again = b.again || again
 		if waiting, ok := m.orphans[h]; ok {
 			delete(m.orphans, h)
 			for j := range waiting {
@@ -134,14 +122,14 @@ func (m *slotModel) routedTo(_ time.Duration, salt string, tokens []uint32) {
 }
 
 // speculate notes a prompt that is on its way there.
-func (m *slotModel) speculate(now time.Duration, ticket uint64, names []uint64, ttl time.Duration) {
+func (m *slotModel) speculate(now time.Duration, ticket uint64, names []prefix.Key, whole bool, ttl time.Duration) {
 	kept := m.claims[:0]
 	for _, c := range m.claims {
 		if now-c.until < time.Second {
 			kept = append(kept, c)
 		}
 	}
-	m.claims = append(kept, claimed{ticket, names, now, now + ttl})
+	m.claims = append(kept, claimed{ticket, names, whole, now + ttl})
 }
 
 // withdraw ends a speculation.
@@ -154,7 +142,7 @@ func (m *slotModel) withdraw(now time.Duration, ticket uint64) {
 }
 
 // most is the longest overlap that anybody may have counted at some moment since.
-func (m *slotModel) most(since time.Duration, names []uint64) int {
+func (m *slotModel) most(since time.Duration, names []prefix.Key) int {
 	for i, n := range names {
 		if !m.had(since, n) && !m.claimed(since, i, n) {
 			return i
@@ -163,8 +151,18 @@ func (m *slotModel) most(since time.Duration, names []uint64) int {
 	return len(names)
 }
 
+// sure is the overlap that the index must know of what is in truth so long: not what may be gone with one of two copies.
+func (m *slotModel) sure(names []prefix.Key, truth int) int {
+	for i, n := range names[:truth] {
+		if b := m.blocks[n]; b != nil && b.again {
+			return i
+		}
+	}
+	return truth
+}
+
 // held is the overlap that the events alone show now.
-func (m *slotModel) held(names []uint64) int {
+func (m *slotModel) held(names []prefix.Key) int {
 	for i, n := range names {
 		if b := m.blocks[n]; b == nil || b.copies == 0 {
 			return i
@@ -173,7 +171,7 @@ func (m *slotModel) held(names []uint64) int {
 	return len(names)
 }
 
-func (m *slotModel) had(since time.Duration, n uint64) bool {
+func (m *slotModel) had(since time.Duration, n prefix.Key) bool {
 	if b := m.blocks[n]; b != nil && (b.copies > 0 || b.gone >= since) {
 		return true
 	}
@@ -184,10 +182,10 @@ func (m *slotModel) had(since time.Duration, n uint64) bool {
 	return b != nil && (b.copies > 0 || b.gone >= since)
 }
 
-func (m *slotModel) claimed(since time.Duration, at int, n uint64) bool {
+func (m *slotModel) claimed(since time.Duration, at int, n prefix.Key) bool {
 	for i := range m.claims {
 		c := &m.claims[i]
-		if c.until >= since && at < len(c.names) && c.names[at] == n {
+		if c.until >= since && (at < len(c.names) && c.names[at] == n || at == len(c.names) && c.whole) {
 			return true
 		}
 	}

@@ -56,6 +56,9 @@ func (w *world) victim(h *host) *attempt {
 	for _, c := range w.calls {
 		for _, a := range c.open {
 			if a.host == h && !a.cancelled && a.life != 0 && a.failure == nil {
+				if c.legs[a.place.Leg].phase() == Resuming && w.chance(0.7) {
+					return a // there are few of them
+				}
 				if seen++; w.rng.IntN(seen) == 0 {
 					found = a
 				}
@@ -165,7 +168,7 @@ func (w *world) harm(f Fault, h *host) {
 		if !p.alive {
 			return
 		}
-		p.kill()
+		p.kill(w.chance(0.25))
 		if f == Restart {
 			p.start()
 		}
@@ -263,10 +266,10 @@ func (w *world) drain(h *host) bool {
 			serving++
 		}
 	}
-	if serving <= 2 || h.drained {
+	if serving <= 2 && !h.drained {
 		return false
 	}
-	h.drained = true
+	h.drained = true // or asked once more, with another time
 	order := replica.Drain{}
 	if w.chance(0.7) {
 		leave := w.time().Add(w.between(0, 3*time.Second))

@@ -316,7 +316,7 @@ func (w *world) leave(h *host) {
 func (w *world) left(h *host) {
 	w.router.fleet = slices.DeleteFunc(w.router.fleet, func(r *replica.Ref) bool { return r == h.ref })
 	h.close()
-	h.p.kill()
+	h.p.kill(false)
 }
 
 // present are the replicas of the fleet.

@@ -1,0 +1,147 @@
+package dst
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Sweep runs many seeds, each in one of several workers.
+type Sweep struct {
+	First, Seeds uint64
+	Workers      int
+	Plant        *Plant
+	// Progress hears now and then how many seeds are done; nil: nobody does.
+	Progress func(done uint64)
+	// Violations is after how many of them the sweep ends early; 0: it does not.
+	Violations int
+}
+
+// Total is what a sweep has come to.
+type Total struct {
+	Seeds, Worth uint64
+	Events       uint64
+	Legs         uint64
+	Attempts     uint64
+	KVBatches    uint64
+	Virtual      time.Duration
+	Took         time.Duration
+	Ends         [NumEnds]uint64
+	Coverage     Coverage
+	Violations   []Result // the first ones that were found
+	Violated     [NumCheckers]uint64
+}
+
+// kept bounds the results that a Total keeps.
+const kept = 20
+
+// Run runs the sweep and returns when all its seeds are done, or enough violations were found.
+func (s Sweep) Run() Total {
+	var (
+		total Total
+		mu    sync.Mutex // guards total
+		next  atomic.Uint64
+		stop  atomic.Bool
+		all   sync.WaitGroup
+	)
+	began := time.Now()
+	for range max(1, s.Workers) {
+		all.Go(func() {
+			for !stop.Load() {
+				n := next.Add(1) - 1
+				if n >= s.Seeds {
+					return
+				}
+				r := Run(Config{Seed: s.First + n, Plant: s.Plant})
+				mu.Lock()
+				total.add(&r)
+				enough := s.Violations > 0 && len(total.Violations) >= s.Violations
+				done := total.Seeds
+				mu.Unlock()
+				if enough {
+					stop.Store(true)
+				}
+				if s.Progress != nil {
+					s.Progress(done)
+				}
+			}
+		})
+	}
+	all.Wait()
+	total.Took = time.Since(began)
+	return total
+}
+
+func (t *Total) add(r *Result) {
+	t.Seeds++
+	if r.Worth() {
+		t.Worth++
+	}
+	t.Events += r.Events
+	t.Legs += uint64(r.Legs)         //nolint:gosec // a count
+	t.Attempts += uint64(r.Attempts) //nolint:gosec // a count
+	t.KVBatches += r.KVBatches
+	t.Virtual += r.Virtual
+	for i, n := range r.Ends {
+		t.Ends[i] += uint64(n) //nolint:gosec // a count
+	}
+	t.Coverage.Add(&r.Coverage)
+	if r.Violation != nil {
+		t.Violated[r.Violation.Checker]++
+		if len(t.Violations) < kept {
+			t.Violations = append(t.Violations, *r)
+		}
+	}
+}
+
+// Violating is how many seeds violated an invariant.
+func (t *Total) Violating() (n uint64) {
+	for _, v := range t.Violated {
+		n += v
+	}
+	return n
+}
+
+// Print writes the total as a table.
+func (t *Total) Print(w io.Writer) {
+	seconds := max(t.Took.Seconds(), 1e-9)
+	_, _ = fmt.Fprintf(w, "%d seeds in %s: %.1f a second, %d worth it (%d replicas, %d legs and %d events at least)\n",
+		t.Seeds, t.Took.Round(time.Second/10), float64(t.Seeds)/seconds, t.Worth, ReplicasFloor, LegsFloor, EventsFloor)
+	_, _ = fmt.Fprintf(w, "%d events, %d legs, %d attempts, %d batches of cache events, %s of virtual time\n",
+		t.Events, t.Legs, t.Attempts, t.KVBatches, t.Virtual.Round(time.Second))
+	_, _ = fmt.Fprint(w, "requests:")
+	for i, n := range t.Ends {
+		_, _ = fmt.Fprintf(w, " %d %s", n, End(i)) //nolint:gosec // an enum
+	}
+	_, _ = fmt.Fprintf(w, "\n\n%-16s", "fault")
+	for p := range NumPhases {
+		_, _ = fmt.Fprintf(w, "%10s", p)
+	}
+	_, _ = fmt.Fprintln(w)
+	for f := range NumFaults {
+		_, _ = fmt.Fprintf(w, "%-16s", f)
+		for p := range NumPhases {
+			_, _ = fmt.Fprintf(w, "%10d", t.Coverage[f][p])
+		}
+		_, _ = fmt.Fprintln(w)
+	}
+	for i := range t.Violations {
+		r := &t.Violations[i]
+		_, _ = fmt.Fprintf(w, "\nseed %d: %v\n", r.Seed, r.Violation)
+	}
+}
+
+// Thin names the pairs of fault and phase that occurred less often than least.
+func (c *Coverage) Thin(least uint64) []string {
+	var out []string
+	for f := range c {
+		for p := range c[f] {
+			if c[f][p] < least {
+				out = append(out, fmt.Sprintf("%s while %s: %d", Fault(f), Phase(p), c[f][p])) //nolint:gosec // enums
+			}
+		}
+	}
+	return out
+}
