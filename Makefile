@@ -104,6 +104,10 @@ soak-kv: tokenizers-lib ## 10 minutes (SOAK_KV=TIME) of cache events from 64 pub
 e2e-vllm: build ## test with two real vLLM servers on the CPU and a tiny model (installs 6.2 GB once, some 15 minutes; VLLM_VENV=DIR: a ready one)
 	go test -tags e2e -count 1 -timeout 30m -v ./testbench/e2e/vllm
 
+.PHONY: dst
+dst: build ## simulate SEEDS (1000) seeds with faults, from seed FIRST (1) on, on all cores (100000 is the long run)
+	@bin/plimsoll dst --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),1)
+
 ##@ Measure
 .PHONY: bench
 bench: tokenizers-lib ## run the benchmarks COUNT (10) times into .tmp/bench/REV.txt (PKG=./scoring/...: only those)

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/urfave/cli/v2"
+
+	"plimsoll/testbench/dst"
+)
+
+// dstEvery is how many seeds pass between two words of progress.
+const dstEvery = 1000
+
+// dstFloor is how often each pair of fault and phase must occur in a run of dstLong seeds and more.
+const (
+	dstFloor = 100
+	dstLong  = 100_000
+)
+
+// dstPercent is the part of a sweep's seeds that must be worth their time.
+const dstPercent = 95
+
+func dstCommand(t terminal) *cli.Command {
+	return &cli.Command{
+		Name:  "dst",
+		Usage: "run router, replicas, streams and cache feeds in a deterministic simulation with faults",
+		Description: "With --seed one run is replayed, and everything that happens in it is printed: equal seeds have equal logs.\n" +
+			"With --seeds many are run, and a table says how often each fault met a request in each phase. A violated\n" +
+			"invariant is printed with its seed and ends the command with an error. --plant plants a bug, to see it found.",
+		Flags: []cli.Flag{
+			&cli.Uint64Flag{Name: "seed", Usage: "replay the run of seed `N`"},
+			&cli.Uint64Flag{Name: "seeds", Usage: "run `N` seeds"},
+			&cli.Uint64Flag{Name: "first", Usage: "the first of them is seed `N`", Value: 1},
+			&cli.IntFlag{Name: "workers", Usage: "run `N` at a time", Value: runtime.GOMAXPROCS(0)},
+			&cli.StringFlag{Name: "plant", Usage: "plant the bug `NAME`: " + strings.Join(plantNames(), ", ")},
+			&cli.BoolFlag{Name: "quiet", Usage: "of one run print the result only"},
+		},
+		Action: func(c *cli.Context) error {
+			if c.IsSet("seed") == c.IsSet("seeds") {
+				return usageError{errors.New("dst needs either --seed or --seeds")}
+			}
+			plant, err := plantOf(c.String("plant"))
+			if err != nil {
+				return usageError{err}
+			}
+			if c.IsSet("seed") {
+				return replaySeed(t, dst.Config{Seed: c.Uint64("seed"), Plant: plant}, c.Bool("quiet"))
+			}
+			if c.Int("workers") < 1 || c.Uint64("seeds") < 1 {
+				return usageError{errors.New("--seeds and --workers must be at least 1")}
+			}
+			return sweepSeeds(t, dst.Sweep{First: c.Uint64("first"), Seeds: c.Uint64("seeds"), Workers: c.Int("workers"), Plant: plant})
+		},
+	}
+}
+
+func plantNames() []string {
+	var names []string
+	for _, p := range dst.Plants() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// plantOf returns the plant of a name; nil if it is empty.
+func plantOf(name string) (*dst.Plant, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // no name is no plant
+	}
+	plants := dst.Plants()
+	at := slices.IndexFunc(plants, func(p dst.Plant) bool { return p.Name == name })
+	if at < 0 {
+		return nil, fmt.Errorf("--plant %q: choose one of %s", name, strings.Join(plantNames(), ", "))
+	}
+	return &plants[at], nil
+}
+
+func replaySeed(t terminal, config dst.Config, quiet bool) error {
+	if !quiet {
+		config.Log = t.out
+	}
+	r := dst.Run(config)
+	_, err := fmt.Fprintf(t.out, "seed %d: %d events, %d legs, %d attempts, %s of virtual time, log %016x\n",
+		r.Seed, r.Events, r.Legs, r.Attempts, r.Virtual, r.Digest)
+	if r.Violation != nil {
+		return fmt.Errorf("seed %d: %w", r.Seed, r.Violation)
+	}
+	return err
+}
+
+func sweepSeeds(t terminal, sweep dst.Sweep) error {
+	var told atomic.Uint64
+	sweep.Progress = func(done uint64) {
+		if at := told.Load(); done >= at+dstEvery && told.CompareAndSwap(at, done) {
+			_, _ = fmt.Fprintf(t.err, "%d of %d seeds\n", done, sweep.Seeds)
+		}
+	}
+	total := sweep.Run()
+	total.Print(t.out)
+	thin := total.Coverage.Thin(dstFloor)
+	switch {
+	case len(total.Violations) > 0:
+		return fmt.Errorf("%d of %d seeds violate an invariant; replay one by plimsoll dst --seed %d",
+			total.Violating(), total.Seeds, total.Violations[0].Seed)
+	case total.Worth*100 < total.Seeds*dstPercent:
+		return fmt.Errorf("only %d of %d seeds were worth running", total.Worth, total.Seeds)
+	case total.Seeds >= dstLong && len(thin) > 0:
+		return fmt.Errorf("some faults hit too few requests: %s", strings.Join(thin, "; "))
+	}
+	return nil
+}
