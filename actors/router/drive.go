@@ -21,6 +21,8 @@ type Shell interface {
 	GiveBack(ref *replica.Ref, ticket scoring.Ticket)
 	// Turned tells of a submission that was turned away. For statistics.
 	Turned(kind fault.Kind)
+	// Ejected tells of a replica that gets nothing for a while because its steps take so many times as long as they did.
+	Ejected(id scoring.ReplicaID, slowdown float64, until time.Time)
 	// Dispatched tells of a submission that was placed after a wait. For statistics.
 	Dispatched(waited time.Duration)
 }
@@ -94,7 +96,9 @@ func (d *Machine) perform(to Shell, effects []effect) {
 			to.Turned(e.kind)
 		case dispatched:
 			to.Dispatched(e.waited)
-		case explained, reranked, ejected:
+		case ejected:
+			to.Ejected(e.id, e.slowdown, e.until)
+		case explained, reranked:
 		default:
 			panic(fmt.Sprintf("router: no shell does %T", e))
 		}

@@ -127,8 +127,10 @@ func (w *world) conclude() {
 		if h.drained || h.ref.Snapshot().State != replica.Ready {
 			continue
 		}
-		if h.served == 0 && !h.sluggish {
-			w.violate(Live, "%s served nothing of the last wave", h.id)
+		if h.served == 0 && w.wavedAt >= h.ejected {
+			s := h.ref.Snapshot()
+			w.violate(Live, "%s served nothing of the last wave: %d blocks, %d seats free, %d overdrawn, %d and %d foreign; suspect: %t, quota: %v, cools until %s",
+				h.id, s.Load.FreeBlocks(), s.Load.FreeSeats(), s.Load.OverdraftBlocks, s.Load.ForeignBlocks, s.Load.ForeignSeats, s.Suspect, s.QuotaSeats, s.CoolingUntil.Sub(w.time()))
 		}
 		w.checkIndex(h)
 	}

@@ -211,5 +211,14 @@ func (f *front) GiveBack(ref *replica.Ref, ticket scoring.Ticket) {
 // Turned implements router.Shell.
 func (f *front) Turned(fault.Kind) {}
 
+// Ejected implements router.Shell.
+func (f *front) Ejected(id scoring.ReplicaID, slowdown float64, until time.Time) {
+	w := f.w
+	h := w.hostByID(id)
+	w.note(noteEjected, h.n, 0, 0)
+	w.explain("%s is %.1f times as slow as it was: it gets nothing for %s", id, slowdown, until.Sub(w.time()))
+	h.ejected = max(h.ejected, w.since(until))
+}
+
 // Dispatched implements router.Shell.
 func (f *front) Dispatched(time.Duration) {}

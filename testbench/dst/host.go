@@ -27,8 +27,8 @@ type host struct {
 	connection connection
 	books      books
 
-	canary   *attempt // the last one
-	sluggish bool     // it was slow or stood still at some time, so that the router may leave it alone for a while
+	canary  *attempt      // the last one
+	ejected time.Duration // until when the router leaves it alone because it has become slow
 
 	request    *replica.Reserve // being answered
 	panics     bool             // at its next message

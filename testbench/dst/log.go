@@ -38,6 +38,7 @@ const (
 	noteCanary
 	noteRestart
 	noteEvict
+	noteEjected
 
 	numNotes
 )
@@ -70,6 +71,7 @@ var noteForms = [numNotes]string{
 	noteHeal:      "all is healed",
 	noteRestart:   "call %d: leg %d begins anew",
 	noteCanary:    "replica %d is sent canary %d",
+	noteEjected:   "replica %d is ejected",
 	noteEvict:     "replica %d tells the legs of life %d to leave",
 }
 

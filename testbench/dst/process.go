@@ -216,7 +216,6 @@ func (p *process) freeze(core bool) {
 	if !p.alive || p.frozen() {
 		return
 	}
-	p.host.sluggish = true
 	p.stale = p.m.Status()
 	p.stopped, p.hung, p.stops = !core, core, p.w.now
 }

@@ -175,7 +175,6 @@ func (w *world) harm(f Fault, h *host) {
 	case Stop, HungCore:
 		p.freeze(f == HungCore)
 	case Slow:
-		h.sluggish = true
 		p.slow = time.Duration(3 + w.rng.IntN(15))
 	case ServerError, Shed, Distrust:
 		p.refuses = f
