@@ -24,6 +24,7 @@ type call struct {
 	ids    [][]uint32 // prompts
 	legs   []*leg
 
+	small   bool // one of those that come together
 	encoded bool
 	asked   uint64 // number of the submission that is not answered; 0: none
 	waited  time.Duration

@@ -131,7 +131,7 @@ func (f *front) submit(sub *stream.Submit) {
 	}
 	f.jobs[c] = sub
 	wait := w.delay()
-	if w.chance(0.2) {
+	if !c.small && w.chance(0.2) {
 		wait = w.between(0, 200*time.Millisecond)
 	}
 	e := w.in(wait, evEncoded)

@@ -68,7 +68,8 @@ func (w *world) newCall(small bool) *call {
 	c.req = req
 	prompts := 1
 	if small {
-		req.MaxTokens, req.IgnoreEOS = new(16), true
+		c.small = true
+		req.MaxTokens, req.IgnoreEOS = new(24), true
 		c.ids = [][]uint32{w.drawTokens(8 + w.rng.IntN(24))}
 	} else {
 		if w.chance(0.1) {
