@@ -76,7 +76,11 @@ goldens: $(JINJA2) ## make the chat templates' goldens again with jinja2
 
 .PHONY: e2e-llamacpp
 e2e-llamacpp: build ## test with two real llama.cpp servers and a small real model (compiles them once, some 15 minutes)
-	go test -tags e2e -count 1 -timeout 30m -v ./testbench/e2e/llamacpp
+	go test -tags e2e -count 1 -timeout 30m -v -run '^TestRealServers$$' ./testbench/e2e/llamacpp
+
+.PHONY: prove-failover-llamacpp
+prove-failover-llamacpp: build ## kill real llama.cpp servers that plimsoll has started, with 2 and with 200 streams open (compiles them once)
+	go test -tags e2e -count 1 -timeout 30m -v -run '^TestFailover' ./testbench/e2e/llamacpp
 
 .PHONY: prove-replay
 prove-replay: build ## replay recorded traffic on four simulated replicas, token-load against round-robin (3 minutes; PROVE_REQUESTS=N)

