@@ -205,9 +205,6 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reser
 			a.meter.State(e.to.String())
 			a.deps.Log.Info("replica state", slog.String("replica", string(a.cfg.ID)),
 				slog.String("from", e.from.String()), slog.String("to", e.to.String()), slog.String("why", e.why))
-			if e.to == Down && a.m.watch.phase != hung {
-				a.restart(e.why)
-			}
 			if e.to == Gone {
 				a.deps.Gone()
 			}

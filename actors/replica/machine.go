@@ -85,6 +85,7 @@ type machine struct {
 	lastError   string
 
 	failedProbes int
+	mute         *time.Time // when a process of ours that answers no probe is given up; nil: it answers, or was given up
 	feedReady    bool
 	feedBy       time.Time // ready without the feed at this time
 
@@ -269,6 +270,9 @@ func (m *machine) nextTick() (time.Time, bool) {
 	if !m.coolingUntil.IsZero() {
 		sooner(m.coolingUntil)
 	}
+	if m.mute != nil {
+		sooner(*m.mute)
+	}
 	if look, wanted := m.nextLook(); wanted {
 		sooner(look)
 	}
@@ -409,6 +413,7 @@ func (m *machine) tick(now time.Time) {
 		m.emit(publish{room: true})
 	}
 	m.look(now)
+	m.muted(now)
 	m.leave(now)
 	m.crest(now)
 }

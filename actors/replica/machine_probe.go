@@ -11,7 +11,7 @@ import (
 
 func (m *machine) probed(now time.Time, p Probed) {
 	s := p.Status
-	m.failedProbes = 0
+	m.failedProbes, m.mute = 0, nil
 	m.engineModel, m.adapters, m.engineLoad = s.Model, s.Adapters, s.Load
 	limits := m.limitsOf(s)
 	if limits.KVBlocks < 1 {
@@ -238,6 +238,7 @@ func (m *machine) probeFailed(now time.Time, p ProbeFailed) {
 			m.enter(now, Down, m.lastError)
 		case m.failedProbes >= m.cfg.FailedProbes:
 			m.enter(now, Down, m.lastError)
+			m.deaf(now)
 			m.emit(voidIndex{})
 		default:
 			m.emit(hurryProbe{})

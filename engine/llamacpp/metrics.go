@@ -2,6 +2,7 @@ package llamacpp
 
 import (
 	"context"
+	"time"
 
 	"plimsoll/engine"
 	"plimsoll/engine/wire"
@@ -15,7 +16,11 @@ type metrics struct {
 
 // metrics asks for the load. A route that is off and a main loop that is busy leave it unknown.
 func (e *Engine) metrics(ctx context.Context) (metrics, error) {
-	soon, cancel := context.WithTimeout(ctx, e.cfg.MetricsTimeout)
+	patience := e.cfg.MetricsTimeout
+	if until, bounded := ctx.Deadline(); bounded { // a probe that ran out of time would take a busy server for a dead one
+		patience = min(patience, time.Until(until)/2)
+	}
+	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	header, body, err := e.client.Get(soon, "metrics")
 	switch {
