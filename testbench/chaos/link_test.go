@@ -101,9 +101,10 @@ func (b *bench) ended(t *testing.T, number int) Attempt {
 func TestLinkCarriesAndTracks(t *testing.T) {
 	b := newBench(t)
 	for number := range 3 { // over one connection
-		next := b.tracker.next(number)
+		before, changed := b.tracker.watch(number)
+		require.Empty(t, before)
 		body := b.begun(t, t.Context(), number)
-		<-next
+		<-changed
 		under := b.tracker.under(0)
 		require.Len(t, under, 1)
 		require.Equal(t, number, under[0].Request)

@@ -105,12 +105,14 @@ func TestVictim(t *testing.T) {
 		want    int
 		ok      bool
 	}{
-		{due{victimise: 5}, []int{0, 2, 3}, 3, true},
+		{due{victimise: 5}, []int{0, 2, 3}, 3, true},         // 3 or 0, which has less
+		{due{victimise: 1<<32 + 1}, []int{0, 2, 3}, 3, true}, // 3 or 2
+		{due{victimise: 1<<32 + 2}, []int{0, 2, 3}, 2, true}, // 0 or 2
 		{due{victimise: 5}, []int{0}, 0, false},
 		{due{Fault: Fault{Engine: &one}}, []int{1}, 1, true},
 		{due{Fault: Fault{Engine: &one}}, []int{0, 2}, 1, false},
 	} {
-		got, ok := victim(c.d, c.healthy, 1)
+		got, ok := victim(c.d, c.healthy, 1, func(e int) int { return e })
 		require.Equal(t, c.ok, ok)
 		if ok {
 			require.Equal(t, c.want, got)

@@ -170,7 +170,7 @@ func (r *run) keepOne(ctx context.Context, rng *rand.Rand, stop <-chan struct{})
 			return
 		default:
 		}
-		s := r.newStream(rng)
+		s := r.newStream(rng, r.plan.Traffic)
 		// What nobody answers is a failure, and must not hold up the end.
 		within, cancel := context.WithTimeout(ctx, r.plan.Settle+r.plan.Duration)
 		r.client.send(within, s)
@@ -185,12 +185,17 @@ func (r *run) keepOne(ctx context.Context, rng *rand.Rand, stop <-chan struct{})
 	}
 }
 
-func (r *run) newStream(rng *rand.Rand) *stream {
+// number gives the next request its number.
+func (r *run) number() int {
 	r.mu.Lock()
-	number := r.next
+	defer r.mu.Unlock()
 	r.next++
-	r.mu.Unlock()
-	s := &stream{ask: newAsk(rng, r.plan.Traffic, number)}
+	return r.next - 1
+}
+
+func (r *run) newStream(rng *rand.Rand, t Traffic) *stream {
+	number := r.number()
+	s := &stream{ask: newAsk(rng, t, number)}
 	if s.class == Stops {
 		if err := r.oracle.chooseStop(&s.ask, 0.5+0.4*rng.Float64()); err != nil {
 			r.fail(err)
@@ -222,7 +227,7 @@ func (r *run) fault(ctx context.Context, d due) {
 			healthy = append(healthy, h.number)
 		}
 	}
-	number, ok := victim(d, healthy, r.plan.Faults.Healthy)
+	number, ok := victim(d, healthy, r.plan.Faults.Healthy, func(e int) int { return len(r.tracker.under(e)) })
 	if !ok || !r.fleet.engines[number].begin() {
 		return
 	}

@@ -56,13 +56,19 @@ func shuffled(rng *rand.Rand, mix []Fault) []Fault {
 	return deck
 }
 
-// victim chooses among the engines that nothing is wrong with; false: too few would be left.
-func victim(d due, healthy []int, least int) (int, bool) {
+// victim chooses among the engines that nothing is wrong with: of two that are drawn the one with more answers under way, so
+// that faults strike where there is something to strike. False: too few engines would be left.
+func victim(d due, healthy []int, least int, under func(engine int) int) (int, bool) {
 	switch {
 	case d.Engine != nil:
 		return *d.Engine, slices.Contains(healthy, *d.Engine)
 	case len(healthy) <= least:
 		return 0, false
 	}
-	return healthy[d.victimise%uint64(len(healthy))], true
+	n := uint64(len(healthy))
+	one, other := healthy[d.victimise%n], healthy[d.victimise>>32%n]
+	if under(other) > under(one) {
+		return other, true
+	}
+	return one, true
 }

@@ -140,6 +140,7 @@ func (r *run) result() *Result {
 	defer r.mu.Unlock()
 	out := &Result{Plan: r.plan.Name, Seed: r.plan.Seed, Engines: r.plan.Fleet.Size(), Began: r.began, Faults: r.struck, Leaves: r.leaves}
 	out.Attempts = r.tracker.all()
+	closing(out.Leaves, out.Attempts)
 	of := map[int]int{}
 	for i := range out.Attempts {
 		of[out.Attempts[i].Request]++

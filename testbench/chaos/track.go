@@ -39,7 +39,7 @@ type tracker struct {
 	of       map[int][]*Attempt    // guarded by mu; by request
 	open     []map[*Attempt]func() // guarded by mu; by engine; what cuts them
 	lives    []int                 // guarded by mu; by engine
-	watchers map[int]chan struct{} // guarded by mu; by request, closed when its next attempt begins
+	watchers map[int]chan struct{} // guarded by mu; by request, closed when something becomes of it
 }
 
 func newTracker(engines int, now func() time.Duration) *tracker {
@@ -66,16 +66,21 @@ func (t *tracker) began(engine int, o *opening, cut func()) *Attempt {
 	t.open[engine][a] = cut
 	if o.number >= 0 {
 		t.of[o.number] = append(t.of[o.number], a)
-		if w := t.watchers[o.number]; w != nil {
-			close(w)
-			delete(t.watchers, o.number)
-		}
 	}
+	t.tell(o.number)
 	return a
 }
 
-// next is closed when the next attempt of a request begins.
-func (t *tracker) next(request int) <-chan struct{} {
+// tell wakes who watches a request. The caller holds mu.
+func (t *tracker) tell(request int) {
+	if w := t.watchers[request]; w != nil {
+		close(w)
+		delete(t.watchers, request)
+	}
+}
+
+// watch returns a request's attempts so far, and what is closed when something becomes of them.
+func (t *tracker) watch(request int) ([]Attempt, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := t.watchers[request]
@@ -83,13 +88,21 @@ func (t *tracker) next(request int) <-chan struct{} {
 		w = make(chan struct{})
 		t.watchers[request] = w
 	}
-	return w
+	return t.copies(request), w
+}
+
+// forget drops who watches a request.
+func (t *tracker) forget(request int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tell(request)
 }
 
 func (t *tracker) first(a *Attempt, status int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a.First, a.Status = t.now(), status
+	t.tell(a.Request)
 }
 
 // ended closes an attempt, once.
@@ -99,6 +112,7 @@ func (t *tracker) ended(a *Attempt, how End) {
 	if a.End == EndNone {
 		a.Ended, a.End = t.now(), how
 		delete(t.open[a.Engine], a)
+		t.tell(a.Request)
 	}
 }
 
@@ -130,6 +144,10 @@ func (t *tracker) cut(engine int) {
 func (t *tracker) request(number int) []Attempt {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.copies(number)
+}
+
+func (t *tracker) copies(number int) []Attempt {
 	out := make([]Attempt, 0, len(t.of[number]))
 	for _, a := range t.of[number] {
 		out = append(out, *a)

@@ -28,8 +28,8 @@ func Judge(p Plan, r *Result) []Verdict {
 	say := func(name string, held bool, format string, args ...any) {
 		out = append(out, Verdict{name, held, fmt.Sprintf(format, args...)})
 	}
+	judgeStreams(p, r, say)
 	if p.Duration > 0 {
-		judgeStreams(p, r, say)
 		judgeGaps(p, r, say)
 		judgeFloors(p, r, say)
 	}
@@ -168,17 +168,12 @@ func judgeFloors(p Plan, r *Result, say say) {
 func judgeAttempts(r *Result, say say) {
 	type life struct{ request, engine, life int }
 	broke := map[life]time.Duration{}
-	legs, attempts, failed, most := 0, 0, 0, 0
+	attempts, failed, most := 0, 0, 0
 	of := map[int]int{}
 	several := map[int]bool{}
 	for _, s := range r.Streams {
-		legs++
-		if s.Class == Several {
-			several[s.Request] = true
-			legs++
-		}
+		several[s.Request] = s.Class == Several
 	}
-	legs += len(r.Leaves)
 	var again []string
 	for _, a := range r.Attempts {
 		if a.Request < 0 {
@@ -198,6 +193,12 @@ func judgeAttempts(r *Result, say say) {
 		}
 		if a.End != EndWhole || a.Status != 200 {
 			failed++
+		}
+	}
+	legs := len(of)
+	for request := range of {
+		if several[request] {
+			legs++
 		}
 	}
 	budget := max(3, legs/5)
