@@ -225,10 +225,13 @@ func (b *bank) stock() {
 	b.spare = spare
 }
 
-// want asks for what stock makes. The lock is held.
+// want asks for what stock makes, and gives up what is not needed any more. The lock is held.
 func (b *bank) want() {
-	if b.full() && len(b.spare) < b.next() {
+	switch {
+	case b.full() && len(b.spare) < b.next():
 		b.wanting.Store(int64(b.next()))
+	case b.spare != nil && b.roomy():
+		b.spare = nil
 	}
 }
 

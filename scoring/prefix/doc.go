@@ -12,7 +12,9 @@
 // Callers: the router actor matches and speculates, KV feed actors apply and void; engine/kvevents makes [Event]s. The
 // index owns its state, is safe for concurrent use, and has one writer of events per slot.
 //
+// [Audit] compares what was predicted of a replica with what its engine reported.
+//
 // Invariants: a slot never claims a block that its events do not show as held and no live speculation covers; a void
-// slot claims nothing; memory is bounded by the capacity given to Add. How holes, orphans and copies are treated is in
-// design.md.
+// slot claims nothing; memory is bounded by the capacity given to Add. How holes, orphans, copies, tiers and groups are
+// treated is in design.md.
 package prefix

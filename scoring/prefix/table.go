@@ -140,13 +140,17 @@ func (t *table) findIn(buckets []bucket, key Key) uint32 {
 // touch loads the bucket of a key; see dict.touch.
 func (t *table) touch(key Key) uint32 { return t.buckets[t.home(key, t.buckets)].passed }
 
-// full says that the index should grow soon.
-func (t *table) full() bool { return t.live*256 > len(t.buckets)*bucketPlaces*207 && t.old == nil }
+// The index grows when its places are used to 208/256; a little before that it is full, and a little below it is roomy again.
+func (t *table) full() bool { return t.old == nil && t.usedBeyond(207) }
+
+func (t *table) roomy() bool { return !t.usedBeyond(205) }
+
+func (t *table) usedBeyond(of256 int) bool { return t.live*256 > len(t.buckets)*bucketPlaces*of256 }
 
 // enter makes find know an entry; its key is not known yet. A growing index moves a bucket at a time, so that nobody waits
 // for it.
 func (t *table) enter(key Key, id uint32) {
-	if t.live*256 > len(t.buckets)*bucketPlaces*208 && t.old == nil {
+	if t.old == nil && t.usedBeyond(208) {
 		if len(t.spare) <= len(t.buckets) {
 			t.spare = make([]bucket, t.next())
 		}
