@@ -423,9 +423,9 @@ func (l *lane) heal() {
 // have ended every feed recovers: it is live again, or partial where what happened is nowhere to be had, and the next reset
 // of the cache makes it whole.
 func TestIndexEqualsEngines(t *testing.T) {
-	seeds := uint64(120)
+	seeds := uint64(60)
 	if testing.Short() {
-		seeds = 60
+		seeds = 30
 	}
 	counts := map[string]int{}
 	equal, partly, live, partial := 0, 0, 0, 0
