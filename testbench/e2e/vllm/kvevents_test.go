@@ -28,12 +28,12 @@ type predicted struct {
 	engine *engineServer
 }
 
-// TestPredictsCachedTokens talks to a real server with a cache of 63 blocks that competing conversations overflow all the
+// TestPredictsCachedTokens talks to a real server with a cache of 71 blocks that competing conversations overflow all the
 // time. With its events applied, what Plimsoll predicts to be cached is what the server then says, request for request,
 // also after its cache was reset and after it was restarted on the same port.
 func TestPredictsCachedTokens(t *testing.T) {
 	folder := modelDir(t)
-	t.Setenv("BLOCKS", "64")
+	t.Setenv("BLOCKS", "72")              // the longest sequence, 2,048 tokens, has to fit
 	t.Setenv("VLLM_SERVER_DEV_MODE", "1") // for POST /reset_prefix_cache
 	events := `{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:0","replay_endpoint":"tcp://*:0"}`
 	f := &predicted{engine: startEngine(t, "k", "--kv-events-config", events)}
