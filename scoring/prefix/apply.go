@@ -60,7 +60,8 @@ func (ix *Index) Apply(s Slot, events []Event) {
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
 	life, ok := sl.revive()
-	for c := (cursor{events: events}); ok && sl.life == life && (c.at < len(events) || sl.unsettled()); {
+	rest := false // the last chunk left something to be done
+	for c := (cursor{events: events}); ok && sl.life == life && (c.at < len(events) || rest); {
 		if c.at < len(events) && events[c.at].Kind == Cleared {
 			sl.cleared()
 			c.next()
@@ -75,6 +76,7 @@ func (ix *Index) Apply(s Slot, events []Event) {
 		sl.join(chunkBlocks)
 		sl.confirm(chunkBlocks)
 		sl.bank.want()
+		rest = len(sl.joining) > 0 || sl.shown
 		sl.bank.mu.Unlock()
 		clear(sl.scratch.parts[:sl.scratch.n]) // they keep the batch alive
 		if sl.tally[Device] > sl.capacity*ix.cfg.OverflowFactor {
@@ -86,9 +88,6 @@ func (ix *Index) Apply(s Slot, events []Event) {
 		}
 	}
 }
-
-// unsettled says whether the last chunk left something to be done.
-func (sl *slot) unsettled() bool { return len(sl.joining) > 0 || sl.shown }
 
 // breathe lets those who wait for the slot have it.
 func (sl *slot) breathe() {
