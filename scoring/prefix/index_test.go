@@ -396,6 +396,36 @@ func TestOddEvents(t *testing.T) {
 	})
 }
 
+// TestExtrasIsolate: a block that depends on more than its tokens never meets the text with the same tokens, nor one that
+// depends on something else; those behind it do not either.
+func TestExtrasIsolate(t *testing.T) {
+	seq := sequence{prefix.Namespace{Model: model}, []uint32{1, 2, 3, 4, 5, 6}}
+	ix := prefix.NewIndex(testConfig())
+	s := ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 100})
+	image := seq.stored(0, 3)
+	image.Extras = []uint64{0, 77, 0}
+	ix.Apply(s, []prefix.Event{image})
+	require.Equal(t, onDevice(1), ix.Match(start, seq.keys(), nil), "the block before the image is text")
+
+	other := seq.stored(0, 3)
+	other.Hashes = []uint64{other.Hashes[0], 101, 102}
+	other.Extras = []uint64{0, 78, 0}
+	ix.Apply(s, []prefix.Event{other})
+	require.Equal(t, 5, ix.Stats(s).Blocks, "two blocks of each image and the one they share")
+
+	text := seq.stored(0, 3)
+	text.Hashes = []uint64{text.Hashes[0], 201, 202}
+	text.Extras = []uint64{0, 0, 0}
+	ix.Apply(s, []prefix.Event{text})
+	require.Equal(t, onDevice(3), ix.Match(start, seq.keys(), nil))
+	require.Equal(t, 7, ix.Stats(s).Blocks)
+
+	short := seq.stored(0, 3)
+	short.Extras = []uint64{0}
+	ix.Apply(s, []prefix.Event{short})
+	require.EqualValues(t, 1, ix.Stats(s).Malformed, "extras that do not go with the blocks")
+}
+
 // TestVoidUntilTheFeedSpeaks: a void slot answers 0, whatever is speculated; a feed that starts anew over an empty cache
 // sends a batch without events, and from then on speculations count.
 func TestVoidUntilTheFeedSpeaks(t *testing.T) {
