@@ -487,9 +487,17 @@ func TestManyReaders(t *testing.T) {
 		writers.Go(func() {
 			for i := range 2000 {
 				ix.Apply(s, []prefix.Event{seq(i).stored(0, 2)})
-				ix.Speculate(s, scoring.Ticket{Number: uint64(i % 7)}, seq(i+1).keys(), start.Add(time.Hour))
 				if i%100 == 99 {
 					ix.Void(s)
+				}
+			}
+		})
+		writers.Go(func() { // the router's goroutine is not the feed's
+			for i := range 2000 {
+				ticket := scoring.Ticket{Number: uint64(i % 7)}
+				ix.Speculate(s, ticket, seq(i+1).keys(), start.Add(time.Hour))
+				if i%3 == 0 {
+					ix.Withdraw(s, ticket)
 				}
 			}
 		})
