@@ -3,6 +3,8 @@
 //	engine.sh    installs server, weights and tokenizer once, outside the tree; becomes a server
 //	demo.sh      two servers, bin/plimsoll in front of them, a talk over curl (make demo)
 //	e2e_test.go  the same as a test, with build tag e2e (make e2e-llamacpp); needs bin/plimsoll
+//	failover_test.go  servers that Plimsoll starts itself are killed (make prove-failover-llamacpp); each stands behind a
+//	             recorder, which keeps what Plimsoll and the server said to each other
 //
 //	client ──HTTP──▶ bin/plimsoll ──┬──▶ llama-server a (4 slots of 1024 tokens)
 //	                                └──▶ llama-server b

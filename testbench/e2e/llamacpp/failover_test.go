@@ -4,6 +4,7 @@ package llamacpp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -102,11 +104,22 @@ type answer struct {
 	completed int
 }
 
+// unspoken forbids the tiny model's control tokens, the last of its vocabulary: they are text to one side and none to the
+// other.
+func unspoken() map[string]int {
+	const first, after = 4089, 4096
+	bias := map[string]int{}
+	for id := first; id < after; id++ {
+		bias[strconv.Itoa(id)] = -100
+	}
+	return bias
+}
+
 // complete streams a completion of exactly as many tokens, greedily. onText hears of each piece.
 func (f *launched) complete(ctx context.Context, model string, prompt []uint32, tokens int, onText func(replica, sofar string)) (answer, error) {
 	body, err := json.Marshal(map[string]any{
 		"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": true, "stream": true,
-		"stream_options": map[string]bool{"include_usage": true},
+		"stream_options": map[string]bool{"include_usage": true}, "logit_bias": unspoken(),
 	})
 	if err != nil {
 		return answer{}, err
@@ -181,7 +194,6 @@ type joint struct {
 func (f *launched) prove(t *testing.T, all []exchange, prompt []uint32, tokens int, a answer) joint {
 	t.Helper()
 	require.Equal(t, "length", a.finish)
-	require.Equal(t, tokens, a.completed, "tokens that the client was counted")
 	require.Equal(t, len(prompt), a.prompt)
 	var attempts []exchange
 	for _, e := range all {
@@ -189,7 +201,9 @@ func (f *launched) prove(t *testing.T, all []exchange, prompt []uint32, tokens i
 			attempts = append(attempts, e)
 		}
 	}
-	slices.SortFunc(attempts, func(x, y exchange) int { return y.NPredict - x.NPredict })
+	slices.SortFunc(attempts, func(x, y exchange) int { // in their order: of two with as much to go, the first gave nothing
+		return cmp.Or(y.NPredict-x.NPredict, len(x.Frames)-len(y.Frames))
+	})
 	require.NotEmpty(t, attempts)
 	require.Equal(t, prompt, attempts[0].Prompt)
 	require.Equal(t, tokens, attempts[0].NPredict)
@@ -202,8 +216,9 @@ func (f *launched) prove(t *testing.T, all []exchange, prompt []uint32, tokens i
 		if proved.exact {
 			require.Equal(t, given, append([]uint32(nil), suffix...), "what attempt %d was sent behind the prompt", i+1)
 			require.Len(t, suffix, done)
+		} else {
+			require.Equal(t, said, f.detokenize(t, suffix), "the text of what attempt %d was sent behind the prompt", i+1)
 		}
-		require.Equal(t, said, f.detokenize(t, suffix), "the text of what attempt %d was sent behind the prompt", i+1)
 		frames := e.Frames
 		if i+1 < len(attempts) {
 			next := tokens - attempts[i+1].NPredict
@@ -216,8 +231,12 @@ func (f *launched) prove(t *testing.T, all []exchange, prompt []uint32, tokens i
 			}
 			proved.carried = next
 		} else {
-			require.NotEmpty(t, frames)
-			require.Equal(t, e.NPredict, last(frames).Predicted, "tokens of the last attempt")
+			told := slices.DeleteFunc(slices.Clone(frames), func(f frame) bool { return len(f.Tokens) == 0 })
+			require.NotEmpty(t, told)
+			require.Equal(t, done+last(told).Predicted, a.completed, "tokens that the client was counted")
+			// A character that the token limit cuts is lost in the server, with the tokens that began it.
+			require.LessOrEqual(t, a.completed, tokens)
+			require.Less(t, tokens-a.completed, utf8.UTFMax)
 		}
 		said += text(frames)
 		more, whole := ids(frames)
