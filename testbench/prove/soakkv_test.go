@@ -122,15 +122,15 @@ func TestKVPublishers(t *testing.T) {
 
 // kvFeed is what one replica's feed has come to. One goroutine writes it.
 type kvFeed struct {
-	slot                  prefix.Slot
-	next                  atomic.Uint64 // one past the last batch that was applied
-	operations            atomic.Int64
-	gaps, resets, replays atomic.Int64
-	state                 atomic.Int32
-	skipped               [engine.NumKVSkips]atomic.Int64
-	mu                    sync.Mutex
-	lags                  []time.Duration // guarded by mu; from the batch's making to its being visible
-	lagsSeen              int             // guarded by mu
+	slot         prefix.Slot
+	next         atomic.Uint64 // one past the last batch that was applied
+	operations   atomic.Int64
+	gaps, resets atomic.Int64
+	state        atomic.Int32
+	skipped      [engine.NumKVSkips]atomic.Int64
+	mu           sync.Mutex
+	lags         []time.Duration // guarded by mu; from the batch's making to its being visible
+	lagsSeen     int             // guarded by mu
 }
 
 // apply is what the replica's feed actor does with a batch.
