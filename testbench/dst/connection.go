@@ -63,7 +63,7 @@ func (c *connection) probe() {
 	}
 	if c.seen != 0 && c.seen != c.host.p.lives && s != nil && w.healed == none {
 		// What comes in the very moment in which another life shows itself.
-		for range 3 {
+		for range 6 {
 			w.in(w.between(0, wait+200*time.Microsecond), evCall).call = w.newCall(true)
 		}
 	}
