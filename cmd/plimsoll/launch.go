@@ -141,8 +141,10 @@ func (l LaunchSpec) validate() error {
 
 // String is the inverse of [ParseLaunch]. It has no word for an environment.
 func (l LaunchSpec) String() string {
-	parts := []string{l.Engine.Kind + ",name=" + l.Engine.Name}
-	for _, option := range l.options() {
+	options := l.options()
+	parts := make([]string, 0, 1+len(options))
+	parts = append(parts, l.Engine.Kind + ",name=" + l.Engine.Name)
+	for _, option := range options {
 		parts = append(parts, option[0]+"="+option[1])
 	}
 	return strings.Join(parts, ",") + "=" + process.Join(l.Command.Words)

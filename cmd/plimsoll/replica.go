@@ -172,8 +172,10 @@ func (r ReplicaSpec) address() string { return r.Kind + "=" + r.Target }
 
 // String is the inverse of [ParseReplica].
 func (r ReplicaSpec) String() string {
-	parts := []string{r.address() + ",name=" + r.Name}
-	for _, option := range r.options() {
+	options := r.options()
+	parts := make([]string, 0, 1+len(options))
+	parts = append(parts, r.address() + ",name=" + r.Name)
+	for _, option := range options {
 		parts = append(parts, option[0]+"="+option[1])
 	}
 	return strings.Join(parts, ",")
