@@ -143,7 +143,7 @@ func (l LaunchSpec) validate() error {
 func (l LaunchSpec) String() string {
 	options := l.options()
 	parts := make([]string, 0, 1+len(options))
-	parts = append(parts, l.Engine.Kind + ",name=" + l.Engine.Name)
+	parts = append(parts, l.Engine.Kind+",name="+l.Engine.Name)
 	for _, option := range options {
 		parts = append(parts, option[0]+"="+option[1])
 	}

@@ -174,7 +174,7 @@ func (r ReplicaSpec) address() string { return r.Kind + "=" + r.Target }
 func (r ReplicaSpec) String() string {
 	options := r.options()
 	parts := make([]string, 0, 1+len(options))
-	parts = append(parts, r.address() + ",name=" + r.Name)
+	parts = append(parts, r.address()+",name="+r.Name)
 	for _, option := range options {
 		parts = append(parts, option[0]+"="+option[1])
 	}
