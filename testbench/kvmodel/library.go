@@ -52,8 +52,10 @@ func (l *Library) add(cfg LibraryConfig, rng *rand.Rand) {
 	if n > 0 && rng.Float64() < cfg.Branch {
 		parent = Node(rng.IntN(int(n)+1)) - 1
 	}
-	for parent != none && int(l.depth[parent])+1 >= cfg.DepthMax {
-		parent = l.parent[parent]
+	if parent != none && int(l.depth[parent])+1 >= cfg.DepthMax { // the longest text: go back any part of it
+		for range 1 + rng.IntN(int(l.depth[parent])+1) {
+			parent = l.parent[parent]
+		}
 	}
 	depth, space := int32(0), cfg.Spaces[rng.IntN(len(cfg.Spaces))]
 	if parent != none {
