@@ -23,8 +23,8 @@ type feed struct {
 	began time.Duration
 	retry time.Duration
 
-	arrives time.Duration
-	stray   *batch // the last batch of the subscription before this one
+	arrives       time.Duration
+	stray, latest *batch // a plant's: the last batch of the subscription before, and of this one
 }
 
 // tuning is at what block size and capacity the feed works, for which life.

@@ -246,8 +246,16 @@ func routePlants() []Plant {
 			return message
 		}},
 		{Name: "old feed's event after removal", Catches: Index, batch: func(f *feed, run uint64, b *batch) {
-			if run != f.run && f.place != nil && !b.garbled {
-				f.place.Index.Apply(f.place.Slot, b.events)
+			switch {
+			case run != f.run || !f.open || b.garbled:
+			case b.reset:
+				f.stray, f.latest = f.latest, nil
+			default:
+				if f.stray != nil { // of the subscription before, whose slot is gone
+					f.place.Index.Apply(f.place.Slot, f.stray.events)
+					f.stray = nil
+				}
+				f.latest = b
 			}
 		}},
 		{Name: "everybody waits for the same one", Catches: Hold, toRouter: func(f *front, message any) any {
