@@ -60,6 +60,9 @@ func (ix *Index) Apply(s Slot, events []Event) {
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
 	life, ok := sl.revive()
+	if !sl.lingering.wanted {
+		sl.noteTiers(events)
+	}
 	rest := false // the last chunk left something to be done
 	for c := (cursor{events: events}); ok && sl.life == life && (c.at < len(events) || rest); {
 		if c.at < len(events) && events[c.at].Kind == Cleared {

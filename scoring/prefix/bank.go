@@ -25,7 +25,8 @@ type bank struct {
 	groups []group
 	planes []bitmap // by group and tier; that of plane 0 is in the entries
 	claims bitmap
-	double dict // claims of an entry by a slot beyond the first
+	late   bitmap // entries whose names linger
+	double dict   // claims of an entry by a slot beyond the first
 	// branches counts, for an entry with several children, those that a slot has in a plane. Of an only child its own bits
 	// tell.
 	branches dict
@@ -382,7 +383,7 @@ func (b *bank) adoptChild(parent, id uint32) {
 	}
 }
 
-// tidy frees an entry that nobody has and nothing hangs on, and those before it of which the same is then true.
+// tidy frees an entry that nobody has or remembers and nothing hangs on, and those before it of which the same is then true.
 func (b *bank) tidy(id uint32) {
 	for id != 0 && b.entry(id).child == 0 && !b.wanted(id) {
 		parent := b.entry(id).parent
@@ -402,6 +403,9 @@ func (b *bank) tidy(id uint32) {
 
 func (b *bank) wanted(id uint32) bool {
 	if b.entry(id).device != 0 || b.claims.count > 0 && b.claims.word(id) != 0 {
+		return true
+	}
+	if b.late.count > 0 && b.late.word(id) != 0 {
 		return true
 	}
 	for p := 1; p < len(b.planes); p++ {

@@ -43,6 +43,7 @@ func (sl *slot) abandon() {
 	clear(sl.aliases)
 	clear(sl.torn)
 	sl.orphans = orphans{}
+	sl.lingering.reset()
 	sl.joining = nil
 	sl.tally = [NumTiers]int{}
 }
@@ -120,6 +121,10 @@ func (sl *slot) sweepChunk() {
 	}
 	for _, word := range k.words[:n] {
 		id := uint32(word) //nolint:gosec // an entry's number
+		if b.late.count > 0 && b.late.word(id)&sl.bit() != 0 {
+			b.late.unset(id, sl.bit())
+			b.tidy(id)
+		}
 		for p := range plane(len(b.planes)) {
 			if b.content(p, id)&sl.bit() != 0 {
 				b.drop(sl.col, p, id)

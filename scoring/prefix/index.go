@@ -62,11 +62,15 @@ type Config struct {
 	// OffloadFactor times the capacity is how many block copies are kept of each tier below the device; what is stored there
 	// beyond is ignored and counted, because some engines never tell of removals from them.
 	OffloadFactor int
+	// LingerFactor times the capacity is how many names a slot remembers of blocks whose last copy was removed, the latest to
+	// go: stores in a tier below the device may come later than the removal from it. None are as long as the slot was told of
+	// no such tier.
+	LingerFactor int
 }
 
 // DefaultConfig is for blocks of 16 tokens.
 func DefaultConfig() Config {
-	return Config{BlockTokens: 16, OrphansMax: 4096, SpeculationsMax: 1024, OverflowFactor: 2, OffloadFactor: 16}
+	return Config{BlockTokens: 16, OrphansMax: 4096, SpeculationsMax: 1024, OverflowFactor: 2, OffloadFactor: 16, LingerFactor: 1}
 }
 
 // Index says how many leading blocks of a prompt each replica holds. There is one per model and block size.
@@ -91,7 +95,7 @@ type fleet struct {
 
 // NewIndex returns an index without slots. It panics if a bound of cfg is not positive.
 func NewIndex(cfg Config) *Index {
-	if min(cfg.BlockTokens, cfg.OrphansMax, cfg.SpeculationsMax, cfg.OverflowFactor, cfg.OffloadFactor) <= 0 {
+	if min(cfg.BlockTokens, cfg.OrphansMax, cfg.SpeculationsMax, cfg.OverflowFactor, cfg.OffloadFactor, cfg.LingerFactor) <= 0 {
 		panic("prefix: every bound of an index is positive")
 	}
 	ix := &Index{cfg: cfg, base: Namespace{Model: cfg.Model}.Seed()}
@@ -117,7 +121,7 @@ func (ix *Index) Add(cfg SlotConfig) Slot {
 		next.banks = append(next.banks, newBank())
 	}
 	b, col := next.banks[place/bankSlots], place%bankSlots
-	next.slots[place] = newSlot(b, col, cfg)
+	next.slots[place] = newSlot(b, col, cfg, ix.cfg.LingerFactor)
 	b.mu.Lock()
 	b.join(col)
 	b.mu.Unlock()

@@ -25,17 +25,40 @@ type tierGroup struct {
 // planesOracle says what a slot with tiers and groups must answer, block by block. Groups 0 and 1 have full attention,
 // group 2 a window.
 type planesOracle struct {
-	asSet  bool
-	copies map[tierGroup]map[uint64]int
-	texts  map[uint64]bool // names whose content is known
-	seen   [3]bool
+	asSet    bool
+	copies   map[tierGroup]map[uint64]int
+	texts    map[uint64]bool // names whose content is known
+	seen     [3]bool
+	offloads bool     // a tier below the device was told of
+	gone     []uint64 // the last lingerMax names to lose their last copy, 0 for one that got another since
 }
 
-func newPlanesOracle(asSet bool) *planesOracle {
-	return &planesOracle{asSet: asSet, copies: map[tierGroup]map[uint64]int{}, texts: map[uint64]bool{}}
+const lingerMax = 5
+
+func newPlanesOracle(asSet, offloads bool) *planesOracle {
+	return &planesOracle{
+		asSet: asSet, offloads: offloads, copies: map[tierGroup]map[uint64]int{}, texts: map[uint64]bool{},
+	}
+}
+
+func (o *planesOracle) told(tg tierGroup) {
+	o.offloads = o.offloads || tg.tier != prefix.Device
+}
+
+func (o *planesOracle) lingering() int {
+	n := 0
+	for _, h := range o.gone {
+		if h != 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (o *planesOracle) add(tg tierGroup, hash uint64) {
+	if i := slices.Index(o.gone, hash); i >= 0 {
+		o.gone[i] = 0
+	}
 	if o.copies[tg] == nil {
 		o.copies[tg] = map[uint64]int{}
 	}
@@ -45,19 +68,40 @@ func (o *planesOracle) add(tg tierGroup, hash uint64) {
 }
 
 func (o *planesOracle) remove(tg tierGroup, hash uint64) {
-	if o.copies[tg][hash] > 0 {
-		o.copies[tg][hash]--
+	if o.copies[tg][hash] == 0 {
+		return
 	}
+	o.copies[tg][hash]--
 	for _, c := range o.copies {
 		if c[hash] > 0 {
 			return
 		}
 	}
-	delete(o.texts, hash)
+	if !o.texts[hash] || !o.offloads {
+		delete(o.texts, hash)
+		return
+	}
+	if o.gone = append(o.gone, hash); len(o.gone) > lingerMax {
+		delete(o.texts, o.gone[0]) // nothing if it is 0
+		o.gone = o.gone[1:]
+	}
+}
+
+// storeByHash is a store by hash alone; it returns of how many blocks it is known what they are.
+func (o *planesOracle) storeByHash(tg tierGroup, hashes []uint64) (known int) {
+	o.told(tg)
+	for _, h := range hashes {
+		if o.seen[tg.group] && o.texts[h] {
+			o.add(tg, h)
+			known++
+		}
+	}
+	return known
 }
 
 // store is a described store from a sequence's start.
 func (o *planesOracle) store(tg tierGroup, hashes []uint64) {
+	o.told(tg)
 	o.seen[tg.group] = true
 	report := !o.asSet
 	for _, h := range hashes {
@@ -113,20 +157,23 @@ func (s sequence) engineHashes() []uint64 {
 }
 
 // TestPlanes drives slots of two banks, one that counts and one that has sets, through stores in tiers and groups: whole,
-// of a window's last blocks alone (before or after the store that tells what they are) and by hash alone.
+// of a window's last blocks alone (before or after the store that tells what they are) and by hash alone (before or after
+// the last copy was removed).
 func TestPlanes(t *testing.T) {
 	slots := []prefix.Slot{3, 68}
 	did := tally{}
 	checkOften(t, func(t *rapid.T) {
-		ix := prefix.NewIndex(testConfig())
+		cfg := testConfig()
+		cfg.OverflowFactor, cfg.OffloadFactor = 1000, 1000
+		ix := prefix.NewIndex(cfg)
 		for i := range 70 {
 			copies := prefix.Counted
 			if i == 68 {
 				copies = prefix.AsSet
 			}
-			ix.Add(prefix.SlotConfig{Source: prefix.Events, Copies: copies, CapacityBlocks: 1000})
+			ix.Add(prefix.SlotConfig{Source: prefix.Events, Copies: copies, CapacityBlocks: lingerMax})
 		}
-		oracles := []*planesOracle{newPlanesOracle(false), newPlanesOracle(true)}
+		oracles := []*planesOracle{newPlanesOracle(false, false), newPlanesOracle(true, false)}
 		groups := rapid.IntRange(1, 3).Draw(t, "groups")
 		tiers := rapid.IntRange(1, 3).Draw(t, "tiers")
 		draw := func(t *rapid.T) (prefix.Slot, *planesOracle, sequence, tierGroup) {
@@ -156,6 +203,7 @@ func TestPlanes(t *testing.T) {
 				e.Tier, e.Group, e.Attention, e.WindowTokens = tg.tier, 2, prefix.SlidingWindow, windowTokens
 				e.Hashes = e.Hashes[min(len(e.Hashes), rapid.IntRange(1, 3).Draw(t, "left out")):]
 				ix.Apply(s, []prefix.Event{e})
+				o.told(tg)
 				o.seen[2] = true
 				for _, h := range e.Hashes {
 					o.add(tg, h)
@@ -165,12 +213,24 @@ func TestPlanes(t *testing.T) {
 			"store by hash": func(t *rapid.T) {
 				s, o, seq, tg := draw(t)
 				ix.Apply(s, []prefix.Event{{Kind: prefix.Stored, Hashes: seq.engineHashes(), Tier: tg.tier, Group: tg.group}})
-				for _, h := range seq.engineHashes() {
-					if o.seen[tg.group] && o.texts[h] {
-						o.add(tg, h)
-						did["by hash"]++
+				did["by hash"] += o.storeByHash(tg, seq.engineHashes())
+			},
+			"evict, then store below": func(t *rapid.T) {
+				s, o, seq, tg := draw(t)
+				hashes := seq.engineHashes()
+				slices.Reverse(hashes)
+				var gone []uint64
+				for _, h := range hashes { // tail first, copy by copy
+					for range o.copies[tierGroup{prefix.Device, tg.group}][h] {
+						gone = append(gone, h)
+						o.remove(tierGroup{prefix.Device, tg.group}, h)
 					}
 				}
+				ix.Apply(s, []prefix.Event{{Kind: prefix.Removed, Hashes: gone, Group: tg.group}})
+				ix.Apply(s, []prefix.Event{{Kind: prefix.Stored, Hashes: seq.engineHashes(), Tier: tg.tier, Group: tg.group}})
+				late := o.lingering()
+				o.storeByHash(tg, seq.engineHashes())
+				did["late by hash"] += late - o.lingering()
 			},
 			"remove": func(t *rapid.T) {
 				s, o, seq, tg := draw(t)
@@ -188,7 +248,7 @@ func TestPlanes(t *testing.T) {
 				}
 				s, o, _, _ := draw(t)
 				seen := o.seen
-				*o = *newPlanesOracle(o.asSet)
+				*o = *newPlanesOracle(o.asSet, o.offloads)
 				if rapid.Bool().Draw(t, "clear") {
 					ix.Apply(s, []prefix.Event{{Kind: prefix.Cleared}})
 					o.seen = seen // what is known of the groups stays
@@ -205,6 +265,10 @@ func TestPlanes(t *testing.T) {
 				for i, o := range oracles {
 					want := o.overlap(seq.engineHashes())
 					require.Equal(t, want, got[slots[i]], "slot %d", slots[i])
+					require.Equal(t, o.lingering(), ix.Stats(slots[i]).Lingering, "slot %d", slots[i])
+					if len(o.gone) == lingerMax {
+						did["no room to linger"]++
+					}
 					if want.Device > 0 && o.seen[1] && o.seen[2] {
 						did["hybrid hit"]++
 					}
@@ -219,5 +283,5 @@ func TestPlanes(t *testing.T) {
 			},
 		})
 	})
-	did.require(t, 50, "store", "window", "by hash", "remove", "clear", "void", "hybrid hit", "host hit", "disk hit")
+	did.require(t, 50, "store", "window", "by hash", "late by hash", "no room to linger", "remove", "clear", "void", "hybrid hit", "host hit", "disk hit")
 }

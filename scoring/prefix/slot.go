@@ -17,18 +17,19 @@ type slot struct {
 	life  uint64 // grows when the slot is voided, so that an Apply that is under way notices
 	names dict   // the engine's hash of a block to its entry, odd or not
 	// copies counts, by plane, the copies of odd names. A name that is not odd has one copy, in plane 0.
-	copies  []dict
-	aliases map[planeEntry]int // names of an entry with copies in a plane where there are several
-	torn    map[uint64]bool    // names in use for several contents, of which the first one is known
-	tally   [NumTiers]int      // copies by tier, orphans included
-	orphans orphans
-	joining []joining // blocks whose waiting children are to be joined
-	groups  []groupOf
-	ignored []int    // groups whose blocks say nothing about hits
-	old     leftover // what a void or cleared slot held, until it is swept
-	routed  *routed  // of Routed slots
-	stats   Stats    // the counters; the gauges are filled in by snapshot
-	scratch chunk
+	copies    []dict
+	aliases   map[planeEntry]int // names of an entry with copies in a plane, or lingering, where there are several
+	torn      map[uint64]bool    // names in use for several contents, of which the first one is known
+	tally     [NumTiers]int      // copies by tier, orphans included
+	orphans   orphans
+	lingering lingering
+	joining   []joining // blocks whose waiting children are to be joined
+	groups    []groupOf
+	ignored   []int    // groups whose blocks say nothing about hits
+	old       leftover // what a void or cleared slot held, until it is swept
+	routed    *routed  // of Routed slots
+	stats     Stats    // the counters; the gauges are filled in by snapshot
+	scratch   chunk
 
 	// Guarded by the bank's mu; speculating also serialises those who change the list.
 	speculating  sync.Mutex
@@ -38,7 +39,7 @@ type slot struct {
 	shown        bool // a claimed block was stored since claims were last compared with the content
 }
 
-// odd marks a name whose copies are counted in copies.
+// odd marks a name whose copies are counted in copies; a lingering one has none.
 const odd = 1 << 31
 
 // planeEntry is an entry in a plane.
@@ -59,9 +60,10 @@ type leftover struct {
 	at    int    // buckets of names that are swept
 }
 
-func newSlot(b *bank, col int, cfg SlotConfig) *slot {
+func newSlot(b *bank, col int, cfg SlotConfig, lingerFactor int) *slot {
 	sl := &slot{bank: b, col: col, cfg: cfg, capacity: max(1, int(cfg.CapacityBlocks))}
 	sl.names.expected = sl.capacity + chunkBlocks
+	sl.lingering.max = sl.capacity * lingerFactor
 	switch cfg.Source {
 	case Routed:
 		sl.routed = newRouted(sl.capacity)
@@ -115,6 +117,13 @@ func (sl *slot) add(p plane, at spot, name uint64, v, id uint32, copies int) {
 		sl.gainName(p, id)
 	case v&odd == 0 && p == 0 && sl.cfg.Copies == AsSet:
 		return
+	case v&odd != 0 && sl.resume(name, id):
+		if p == 0 && copies == 1 {
+			sl.names.setAt(at, id)
+		} else {
+			sl.copies[p].set(name, uint32(copies)) //nolint:gosec // at least 1
+		}
+		sl.gainName(p, id)
 	default:
 		if v&odd == 0 {
 			sl.names.setAt(at, id|odd)
@@ -141,23 +150,36 @@ func (sl *slot) gainName(p plane, id uint32) {
 		}
 		return
 	}
+	sl.gainAlias(p, id)
+}
+
+// gainAlias counts one more name of an entry in a plane that has one already.
+func (sl *slot) gainAlias(p plane, id uint32) {
 	if sl.aliases == nil {
 		sl.aliases = map[planeEntry]int{}
 	}
 	sl.aliases[planeEntry{id, p}] = max(1, sl.aliases[planeEntry{id, p}]) + 1
 }
 
+// loseAlias is the end of gainAlias; false if there is one name only.
+func (sl *slot) loseAlias(p plane, id uint32) bool {
+	n := sl.aliases[planeEntry{id, p}]
+	switch n {
+	case 0:
+		return false
+	case 2:
+		delete(sl.aliases, planeEntry{id, p})
+	default:
+		sl.aliases[planeEntry{id, p}] = n - 1
+	}
+	return true
+}
+
 // loseName is the end of gainName. The entry may be gone afterwards.
 func (sl *slot) loseName(p plane, id uint32) {
-	if n := sl.aliases[planeEntry{id, p}]; n > 0 {
-		if n == 2 {
-			delete(sl.aliases, planeEntry{id, p})
-		} else {
-			sl.aliases[planeEntry{id, p}] = n - 1
-		}
-		return
+	if !sl.loseAlias(p, id) {
+		sl.bank.drop(sl.col, p, id)
 	}
-	sl.bank.drop(sl.col, p, id)
 }
 
 // remove takes one copy of the block that the engine calls name from a plane, under the bank's lock. at and v are what
@@ -174,8 +196,7 @@ func (sl *slot) remove(p plane, name uint64, at spot, v uint32) {
 			sl.stats.UnknownRemovals++
 			return
 		}
-		sl.names.removeAt(at)
-		sl.forgetTorn(name)
+		sl.retire(at, name, v)
 		sl.loseName(0, v)
 	case !sl.removeOdd(p, at, name, v&^odd):
 		sl.stats.UnknownRemovals++
@@ -197,8 +218,7 @@ func (sl *slot) removeOdd(p plane, at spot, name uint64, id uint32) bool {
 	}
 	switch onDevice := sl.copies[0].get(name); {
 	case !elsewhere && onDevice == 0:
-		sl.names.removeAt(at)
-		sl.forgetTorn(name)
+		sl.retire(at, name, id)
 	case !elsewhere && onDevice == 1:
 		sl.copies[0].remove(name)
 		sl.names.setAt(at, id)
@@ -229,7 +249,7 @@ func (sl *slot) holdsName(p plane, name uint64) bool {
 
 func (sl *slot) snapshot() Stats {
 	st := sl.stats
-	st.Orphans = sl.orphans.len()
+	st.Orphans, st.Lingering = sl.orphans.len(), sl.lingering.places.used
 	for _, n := range sl.tally {
 		st.Copies += n
 	}

@@ -73,25 +73,30 @@ func (sl *slot) storeBlock(ix *Index, part *part, i int, at *place, sum uint64) 
 	spot, v := sl.spot(part.at+i, name)
 	id := v &^ odd
 	if at.kind == unknown {
+		// A further copy of a known block whose parent was evicted meanwhile: its place in the tree is known.
+		if v != 0 && !b.follows(id, sum) {
+			if !sl.discard(spot, name) {
+				sl.tear(name)
+				return false
+			}
+			v = 0
+		}
 		if v == 0 {
 			parent := at.name
 			at.name = name
 			return sl.orphan(ix, orphan{name: name, parent: parent, sum: sum, told: true}, p)
 		}
-		// A further copy of a known block whose parent was evicted meanwhile: its place in the tree is known.
-		parent := b.entry(id).parent
-		if parent == 0 || chain(b.entry(parent).key, sum) != b.entry(id).key {
-			sl.tear(name)
-			return false
-		}
 	} else {
 		key := chain(at.key, sum)
-		switch {
-		case v == 0:
+		if v != 0 && b.entry(id).key != key {
+			if !sl.discard(spot, name) {
+				sl.tear(name)
+				return false
+			}
+			v = 0
+		}
+		if v == 0 {
 			id = b.intern(key, at.id)
-		case b.entry(id).key != key:
-			sl.tear(name)
-			return false
 		}
 		at.key = key
 	}
@@ -101,6 +106,12 @@ func (sl *slot) storeBlock(ix *Index, part *part, i int, at *place, sum uint64) 
 		sl.adopt(name, id, sum)
 	}
 	return true
+}
+
+// follows says whether an entry is that of a block with such tokens behind its parent.
+func (b *bank) follows(id uint32, sum uint64) bool {
+	parent := b.entry(id).parent
+	return parent != 0 && chain(b.entry(parent).key, sum) == b.entry(id).key
 }
 
 // attach adds a copy of a block that was told of before, by its name alone. One that is told of later is kept until then
