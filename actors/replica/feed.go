@@ -28,7 +28,7 @@ type feed struct {
 	sub      *subscription // nil while none runs
 	routed   *Place        // nil unless what is routed is remembered
 	trusted  time.Time     // since when the index is built from what counts now: older predictions are not its own
-	audit    audit         // of predictions since then
+	audit    prefix.Audit  // of predictions since then
 	reportAt time.Time
 
 	owed       []Learned // whose events have not come
@@ -103,6 +103,8 @@ func (f *feed) step(c actor.Context, event any) {
 			f.unsubscribe()
 		case showFeed:
 			f.show()
+		case feedAnew:
+			f.trust()
 		case openRouted:
 			f.trust()
 			f.routed = newPlace(f.deps.Indexes, *f.m.tuned, f.m.tuned.blockTokens, prefix.Routed, prefix.Counted)
@@ -245,7 +247,10 @@ func (l *Learned) keys(seed prefix.Key, blockTokens int) []prefix.Key {
 }
 
 // trust begins the audit anew: the index is.
-func (f *feed) trust() { f.trusted, f.audit = time.Now(), audit{} }
+func (f *feed) trust() {
+	f.trusted = time.Now()
+	f.audit.Reset()
+}
 
 // cached compares what was predicted with what the engine found.
 func (f *feed) cached(c actor.Context, m Cached) {
@@ -257,8 +262,7 @@ func (f *feed) cached(c actor.Context, m Cached) {
 	if p == nil || p.Incarnation != m.Incarnation || m.Began.Before(f.trusted) {
 		return // another index predicted it
 	}
-	if f.audit.observe(m.PredictedTokens, m.ReportedTokens, p.BlockTokens) {
-		f.audit = audit{}
+	if f.audit.Request(int(m.PredictedTokens), int(m.ReportedTokens), int(p.BlockTokens)) {
 		f.step(c, misled{"the engine finds less of its prompts cached than was predicted"})
 	}
 }

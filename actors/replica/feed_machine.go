@@ -22,6 +22,8 @@ type (
 	closeFeed struct{}
 	// showFeed publishes the subscription's slot in the place of the approximate one, or of its own former one.
 	showFeed struct{}
+	// feedAnew says that the published slot holds nothing of what it held before.
+	feedAnew struct{}
 	// openRouted publishes an empty slot for what is routed.
 	openRouted struct{}
 	// closeRouted gives that slot back.
@@ -42,6 +44,7 @@ type (
 func (openFeed) isFeedEffect()    {}
 func (closeFeed) isFeedEffect()   {}
 func (showFeed) isFeedEffect()    {}
+func (feedAnew) isFeedEffect()    {}
 func (openRouted) isFeedEffect()  {}
 func (closeRouted) isFeedEffect() {}
 func (clearRouted) isFeedEffect() {}
@@ -56,6 +59,7 @@ type (
 		run    uint64
 		state  engine.KVState
 		events bool // it carried some
+		anew   bool // what was known before it is void
 		moved  bool // its blocks are of another size than was known: the subscription writes to another slot now
 	}
 	// feedEnded: a subscription has ended by itself. From its goroutine.
@@ -259,8 +263,11 @@ func (m *feedMachine) fed(e fed) {
 			m.become(indexState(e.state), "the engine's events flow again")
 		}
 	} else {
-		if e.moved {
+		switch {
+		case e.moved:
 			m.emit(showFeed{})
+		case e.anew:
+			m.emit(feedAnew{})
 		}
 		m.become(indexState(e.state), worth(e.state))
 		if e.state != engine.KVReplaying {

@@ -62,6 +62,9 @@ func (s *sluice) step(event any) []string {
 			require.NotZero(s.t, s.run)
 			require.False(s.t, s.routed, "never both at once")
 			s.shown, word = "events", "show"
+		case feedAnew:
+			require.Equal(s.t, "events", s.shown)
+			word = "anew"
 		case openRouted:
 			require.False(s.t, s.routed)
 			require.Empty(s.t, s.shown, "never both at once")
@@ -330,6 +333,16 @@ func TestBlocksOfAnotherSize(t *testing.T) {
 	require.Empty(t, s.step(fed{run: s.run, state: engine.KVReplaying, events: true, moved: true}))
 }
 
+// TestASlotThatBeginsAnew is said to, unless nobody looks at it yet.
+func TestASlotThatBeginsAnew(t *testing.T) {
+	s := liveSluice(t)
+	require.Equal(t, []string{"anew"}, s.step(fed{run: s.run, state: engine.KVLive, anew: true}))
+	s.works(100)
+	s.pass(2 * patience.Silence)
+	require.Equal(t, IndexApproximate, s.state)
+	require.Empty(t, s.step(fed{run: s.run, state: engine.KVReplaying, anew: true}))
+}
+
 // TestFeedMachineInAnyOrder: whatever comes, nothing is done that cannot be done, at most one slot is published and it is
 // the one that the state names; and a life is never left without a subscription, running or planned.
 func TestFeedMachineInAnyOrder(t *testing.T) {
@@ -349,7 +362,10 @@ func TestFeedMachineInAnyOrder(t *testing.T) {
 			"batch": func(t *rapid.T) {
 				state := engine.KVState(rapid.IntRange(0, int(engine.NumKVStates)-1).Draw(t, "state")) //nolint:gosec // small
 				s.last = s.now
-				s.step(fed{run: s.run, state: state, events: rapid.Bool().Draw(t, "events"), moved: rapid.IntRange(0, 5).Draw(t, "moved") == 0})
+				s.step(fed{
+					run: s.run, state: state, events: rapid.Bool().Draw(t, "events"),
+					anew: rapid.IntRange(0, 5).Draw(t, "anew") == 0, moved: rapid.IntRange(0, 5).Draw(t, "moved") == 0,
+				})
 			},
 			"stale": func(t *rapid.T) {
 				if s.runs == 0 || s.run == s.runs && s.runs == 1 {

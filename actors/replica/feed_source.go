@@ -76,9 +76,9 @@ func (s *subscription) take(now time.Time, b engine.KVBatch) {
 	}
 	p.Index.Apply(p.Slot, b.Events)
 	s.meter.Batch(now, b)
-	if !s.told || moved || b.State != s.state || s.hidden.Load() && len(b.Events) > 0 {
+	if !s.told || moved || b.Reset || b.State != s.state || s.hidden.Load() && len(b.Events) > 0 {
 		s.told, s.state = true, b.State
-		s.tell(fed{run: s.run, state: b.State, events: len(b.Events) > 0, moved: moved})
+		s.tell(fed{run: s.run, state: b.State, events: len(b.Events) > 0, anew: b.Reset, moved: moved})
 	}
 }
 

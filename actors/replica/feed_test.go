@@ -364,7 +364,7 @@ func TestFeedOfAMisleadingSource(t *testing.T) {
 		b.p.says(engine.KVBatch{Reset: true, Events: stores(4, 16)})
 		b.pass(time.Second)
 		began := time.Now()
-		for range auditLeast - 1 {
+		for range prefix.AuditWindow - 1 {
 			b.tell(Cached{Incarnation: 1, Began: began, PredictedTokens: 64})
 		}
 		b.tell(Cached{Incarnation: 2, Began: began, PredictedTokens: 64}) // of another life
@@ -374,17 +374,32 @@ func TestFeedOfAMisleadingSource(t *testing.T) {
 		b.pass(time.Second)
 		b.p.says(engine.KVBatch{Reset: true, Events: stores(1, 16)})
 		b.shows(IndexLive, 1)
-		for range auditLeast {
+		for range prefix.AuditWindow {
 			b.tell(Cached{Incarnation: 1, Began: began, PredictedTokens: 64})
 		}
 		b.shows(IndexLive, 1)
 		require.Equal(t, 2, b.p.subscriptions())
-		require.EqualValues(t, (2*auditLeast+1)*64, b.ref.Feed().PredictedTokens)
+		require.EqualValues(t, (2*prefix.AuditWindow+1)*64, b.ref.Feed().PredictedTokens)
+	})
+	inBrook(t, withFeed, func(b *brook) {
+		b.p.says(engine.KVBatch{Reset: true, Events: stores(4, 16)})
+		b.pass(time.Second)
+		for _, again := range []bool{false, true} { // the source itself begins anew in between
+			for range prefix.AuditWindow - 1 {
+				b.tell(Cached{Incarnation: 1, Began: time.Now(), PredictedTokens: 64})
+			}
+			if !again {
+				b.p.says(engine.KVBatch{Seq: 1, Reset: true, Events: stores(4, 16)})
+			}
+		}
+		b.shows(IndexLive, 4)
+		b.tell(Cached{Incarnation: 1, Began: time.Now(), PredictedTokens: 64})
+		b.shows(IndexVoid, 0)
 	})
 	inBrook(t, withoutFeed, func(b *brook) {
 		b.served()
 		b.shows(IndexApproximate, 4)
-		for range auditLeast {
+		for range prefix.AuditWindow {
 			b.tell(Cached{Incarnation: 1, Began: time.Now(), PredictedTokens: 64})
 		}
 		b.shows(IndexApproximate, 0)
