@@ -170,7 +170,7 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 		m.steps(now, e, vs)
 	case stream.Finished:
 		if !e.Broken {
-			m.learner.Output(e.Produced)
+			m.learner.Output(e.Produced, e.Limit)
 		}
 		withdrawSpeculation(vs, e.Replica, e.Ticket)
 		m.prefilled(now, e.Ticket, vs)

@@ -227,7 +227,11 @@ func (m *machine) account(a *attempt, sound bool) {
 		m.emit(toRouter{Failed{Replica: ref.ID, Ticket: ticket}})
 		return
 	}
-	m.emit(toRouter{Finished{Replica: ref.ID, Ticket: ticket, Produced: scoring.Tokens(a.base + a.produced), Broken: !sound}})
+	base, claim := scoring.Tokens(a.base), a.place.Claim
+	m.emit(toRouter{Finished{
+		Replica: ref.ID, Ticket: ticket, Broken: !sound,
+		Produced: base + scoring.Tokens(a.produced), Limit: base + claim.SequenceTokens - claim.PromptTokens,
+	}})
 	if sound && !m.raw(a.leg) {
 		m.emit(toReplica{ref, replica.Learned{
 			LoRA: m.req.LoRA, Salt: m.req.CacheSalt, Prompt: m.prompts[a.leg.prompt].IDs, Output: slices.Clip(a.leg.known()),

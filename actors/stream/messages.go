@@ -47,6 +47,7 @@ type (
 		Replica  scoring.ReplicaID
 		Ticket   scoring.Ticket
 		Produced scoring.Tokens // by the leg
+		Limit    scoring.Tokens // the most it could produce; 0: that is not known
 		Broken   bool           // by the engine's failure: it says nothing of how long answers are
 	}
 	// Failed tells that an attempt ended before its first token, or that its place is not used, so that what was speculated

@@ -176,7 +176,9 @@ func TestLearnerSurvivesNonsense(t *testing.T) {
 			"step": func(t *rapid.T) {
 				l.Step("a", scoring.Tokens(count.Draw(t, "kv")), time.Duration(took.Draw(t, "gap")))
 			},
-			"output": func(t *rapid.T) { l.Output(scoring.Tokens(count.Draw(t, "produced"))) },
+			"output": func(t *rapid.T) {
+				l.Output(scoring.Tokens(count.Draw(t, "produced")), scoring.Tokens(count.Draw(t, "limit")))
+			},
 			"": func(t *rapid.T) {
 				r := l.Rates("a")
 				require.Positive(t, r.PrefillSecondsPerToken)
@@ -198,14 +200,33 @@ func TestPredictedOutput(t *testing.T) {
 	require.EqualValues(t, 512, l.OutputTokens(4096))
 	require.EqualValues(t, 100, l.OutputTokens(100))
 	for n := range 100 {
-		l.Output(scoring.Tokens(n + 1))
+		l.Output(scoring.Tokens(n+1), 0)
 	}
 	require.EqualValues(t, 90, l.OutputTokens(4096))
 	require.EqualValues(t, 16, l.OutputTokens(16))
 	for range 512 {
-		l.Output(7)
+		l.Output(7, 0)
 	}
 	require.EqualValues(t, 7, l.OutputTokens(4096), "only the last 512 answers count")
+}
+
+// TestPredictedShareOfTheLimit: answers that go to their limits are predicted to do so, though only short ones have finished;
+// those that end by themselves under a high limit do not make others long, and the other way round.
+func TestPredictedShareOfTheLimit(t *testing.T) {
+	l := cost.NewLearner(cost.DefaultConfig())
+	for i := range scoring.Tokens(8) {
+		require.Less(t, l.OutputTokens(1000), scoring.Tokens(528), "too few to tell")
+		l.Output(520+i, 520+i)
+	}
+	require.EqualValues(t, 1000, l.OutputTokens(1000), "they took all of it")
+	require.EqualValues(t, 600, l.OutputTokens(600))
+	for range 100 {
+		l.Output(200, 4096)
+	}
+	require.EqualValues(t, 201, l.OutputTokens(4096), "49 thousandths")
+	require.EqualValues(t, 1000, l.OutputTokens(1000))
+	require.Zero(t, l.OutputTokens(0))
+	require.EqualValues(t, 1, l.OutputTokens(1))
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 
@@ -39,7 +40,15 @@ type Learner struct {
 	longest  float64 // predicted seconds of the longest prefill seen, slowly forgotten
 	replicas map[scoring.ReplicaID]*observed
 	outputs  quantiles
+	// shares are what answers took of their limits, in thousandths, by the bits of the limit.
+	shares [limitBits]quantiles
 }
+
+const (
+	limitBits = 33
+	// sharesEnough is from how many answers with limits of one size on their shares mean something.
+	sharesEnough = 8
+)
 
 // observed is what one replica's streams showed.
 type observed struct {
@@ -61,11 +70,15 @@ func (l *Learner) KnowsPrefill(id scoring.ReplicaID) bool {
 
 // NewLearner returns a learner that knows only its priors.
 func NewLearner(cfg Config) *Learner {
-	return &Learner{
+	l := &Learner{
 		cfg:      cfg,
 		replicas: map[scoring.ReplicaID]*observed{},
 		outputs:  quantiles{keep: max(1, cfg.OutputsKept)},
 	}
+	for i := range l.shares {
+		l.shares[i].keep = l.outputs.keep
+	}
+	return l
 }
 
 func (l *Learner) replica(id scoring.ReplicaID) *observed {
@@ -117,11 +130,20 @@ func (l *Learner) Step(id scoring.ReplicaID, kvTokens scoring.Tokens, gap time.D
 	o.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
 }
 
-// Output notes the length of a finished answer.
-func (l *Learner) Output(produced scoring.Tokens) {
-	if produced > 0 {
-		l.outputs.push(int(produced))
+// Output notes the length of a finished answer, and the limit that it had; 0: that is not known.
+func (l *Learner) Output(produced, limit scoring.Tokens) {
+	if produced <= 0 {
+		return
 	}
+	l.outputs.push(int(produced))
+	if limit > 0 {
+		l.sharesOf(limit).push(int(min(1000, (1000*produced+limit-1)/limit)))
+	}
+}
+
+// sharesOf are the shares of limits about as large.
+func (l *Learner) sharesOf(limit scoring.Tokens) *quantiles {
+	return &l.shares[min(bits.Len64(uint64(limit)), limitBits-1)] //nolint:gosec // above 0
 }
 
 // Forget drops what is known of a replica: it left, or came back as another machine.
@@ -150,13 +172,22 @@ const (
 	fleetPull = 1.0 / 64
 )
 
-// OutputTokens implements [Estimator].
+// OutputTokens implements [Estimator]. The prediction is the quantile of what answers took of limits about as large: who sets a
+// low limit often means it, and the first answers to finish are the short ones, whose lengths say too little of the others
+// while their shares of their limits do not. Where too few had such a limit it is the quantile of all lengths.
 func (l *Learner) OutputTokens(maxTokens scoring.Tokens) scoring.Tokens {
+	if maxTokens <= 0 {
+		return 0
+	}
+	if shares := l.sharesOf(maxTokens); len(shares.sorted) >= sharesEnough {
+		share := scoring.Tokens(shares.at(l.cfg.OutputQuantile))
+		return max(1, min(maxTokens, (share*maxTokens+999)/1000))
+	}
 	expected := l.cfg.FirstOutputTokens
 	if len(l.outputs.sorted) > 0 {
 		expected = scoring.Tokens(l.outputs.at(l.cfg.OutputQuantile))
 	}
-	return max(0, min(maxTokens, expected))
+	return min(maxTokens, expected)
 }
 
 // speed compares measured with predicted prefill time, both decayed.
