@@ -359,7 +359,8 @@ func TestGrants(t *testing.T) {
 	b.granted()
 }
 
-// TestMilestones: a first token takes the prompt off the prefill queue; growth past the claim is overdraft, and bars.
+// TestMilestones: a first token takes the prompt off the prefill queue; growth past the claim is overdraft, and bars where there
+// is no room for as much again.
 func TestMilestones(t *testing.T) {
 	b := reach(t, Ready)
 	ticket := b.granted()
@@ -377,6 +378,9 @@ func TestMilestones(t *testing.T) {
 	b.step(Started{c.Ticket})
 	b.step(Progress{Ticket: c.Ticket, Produced: 60})
 	require.EqualValues(t, 2, b.m.snapshot().Load.OverdraftBlocks, "what it is in, and what it may come to before it is heard of again")
+	large := b.claim()
+	large.PrivateBlocks, large.SequenceTokens = b.m.snapshot().Load.FreeBlocks()-1, 1000
+	require.Equal(t, ledger.None, b.reserve(large))
 	require.Equal(t, ledger.Overdraft, b.reserve(b.claim()))
 	require.True(t, room(b.step(End{Ticket: c.Ticket, Reason: ledger.Finished})))
 	b.granted()

@@ -68,7 +68,7 @@ func (m *machine) survey(now time.Time, vs []view) survey {
 			s.changed = true
 			m.pumped.fleet[i] = st
 		}
-		shut := !st.state.Routable() || st.recovering || st.suspect || st.ejected || now.Before(snap.CoolingUntil) || snap.Load.OverdraftBlocks > 0
+		shut := !st.state.Routable() || st.recovering || st.suspect || st.ejected || now.Before(snap.CoolingUntil) || snap.Load.Overdrawn()
 		if shut || snap.Load.FreeSeats() <= b.seats {
 			continue
 		}

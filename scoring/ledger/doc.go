@@ -12,7 +12,8 @@
 //
 // Invariants, checked against a naive second ledger in oracle_test.go:
 //   - grant: at each grant, booked + claim <= usable in blocks and seats, sharing counted; no exemption when empty
-//   - growth: a block past the prediction is booked before it is begun; nothing is granted while there is overdraft
+//   - growth: a block past the prediction is booked before it is begun; nothing is granted while there is overdraft and
+//     no room for as much once more
 //   - once: one grant and one end a ticket; a late or unknown end changes nothing and is counted
 //   - zero: when all tickets have ended, the ticket set and the reference map are empty and all sums are zero
 //

@@ -125,10 +125,10 @@ func (l *Ledger) Fits(c Claim) Reason {
 	if c.blocks() > l.limits.KVBlocks || c.Seats > l.limits.Seats {
 		return TooLarge
 	}
-	if l.sum.overdraft > 0 {
+	load := l.Load()
+	if load.Overdrawn() {
 		return Overdraft
 	}
-	load := l.Load()
 	if l.sum.seats+c.Seats > load.UsableSeats() {
 		return NoSeats
 	}
@@ -217,7 +217,7 @@ func (l *Ledger) Start(t scoring.Ticket, _ time.Time) bool {
 
 // Grow notes how many tokens a ticket's sequence has produced so far; the figure never falls. It is called at least every
 // ReportTokens. A block beyond the claim is booked before its first token is computed, never refused, and counted as
-// overdraft: while there is any, nothing new is granted. False if the ticket is not booked.
+// overdraft, of which [Load.Overdrawn] says when it bars new grants. False if the ticket is not booked.
 func (l *Ledger) Grow(t scoring.Ticket, produced scoring.Tokens) bool {
 	b := l.tickets[t]
 	if b == nil {

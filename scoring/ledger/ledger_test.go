@@ -55,10 +55,14 @@ func TestGrowthIsBookedBeforeItIsBegun(t *testing.T) {
 	}
 	require.EqualValues(t, 5, l.Load().BookedBlocks, "never past the longest sequence")
 	require.EqualValues(t, 2, l.Load().OverdraftBlocks)
-	other := ledger.Claim{Ticket: ticket(2), PrivateBlocks: 1, Seats: 1, SequenceTokens: 16}
-	require.Equal(t, ledger.Overdraft, l.Reserve(start, other), "nothing new while there is overdraft")
+	other := ledger.Claim{Ticket: ticket(2), PrivateBlocks: 3, Seats: 1, SequenceTokens: 48}
+	require.Equal(t, ledger.None, l.Reserve(start, other), "there is room for as much overdraft again, and is still with it")
+	more := ledger.Claim{Ticket: ticket(3), PrivateBlocks: 1, Seats: 1, SequenceTokens: 16}
+	require.Equal(t, ledger.None, l.Reserve(start, more))
+	last := ledger.Claim{Ticket: ticket(4), PrivateBlocks: 1, Seats: 1, SequenceTokens: 16}
+	require.Equal(t, ledger.Overdraft, l.Reserve(start, last), "a block is free, but that is no room for two")
 	require.True(t, l.End(ticket(1), ledger.Finished))
-	require.Equal(t, ledger.None, l.Reserve(start, other))
+	require.Equal(t, ledger.None, l.Reserve(start, last))
 }
 
 // TestLingeringStaysBooked: a client that leaves frees nothing until the engine lets go or the bound passes.

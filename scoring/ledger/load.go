@@ -42,6 +42,13 @@ func (ld Load) UsableBlocks() scoring.Blocks {
 	return max(0, ld.Limits.KVBlocks-ld.ForeignBlocks)
 }
 
+// Overdrawn says whether nothing new may be granted because answers have outgrown their predictions: as far as they have, they
+// may again, and there is no room for as much once more. While there is, the predictions were too low for some but nothing is
+// short, and a replica that is nearly empty goes on.
+func (ld Load) Overdrawn() bool {
+	return ld.OverdraftBlocks > 0 && ld.BookedBlocks+ld.OverdraftBlocks > ld.UsableBlocks()
+}
+
 // FreeBlocks is what is usable and not booked.
 func (ld Load) FreeBlocks() scoring.Blocks { return max(0, ld.UsableBlocks()-ld.BookedBlocks) }
 

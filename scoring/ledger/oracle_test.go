@@ -114,7 +114,7 @@ func (o *oracle) grants(c ledger.Claim) ledger.Reason {
 		return ledger.SequenceTooLong
 	case alone > o.limits.KVBlocks || c.Seats > o.limits.Seats:
 		return ledger.TooLarge
-	case ld.OverdraftBlocks > 0:
+	case ld.OverdraftBlocks > 0 && ld.BookedBlocks+ld.OverdraftBlocks > o.limits.KVBlocks-ld.ForeignBlocks:
 		return ledger.Overdraft
 	case ld.SeatsBooked+c.Seats > o.limits.Seats-ld.ForeignSeats:
 		return ledger.NoSeats

@@ -84,7 +84,7 @@ func Eligible(now time.Time, d *Demand, c *Candidate) Reason {
 		return Cooling
 	case c.State == Warming && c.Load.SeatsBooked+c.PendingSeats+d.Seats > c.WarmingSeats:
 		return WarmingQuota
-	case c.Load.OverdraftBlocks > 0:
+	case c.Load.Overdrawn():
 		return Overdrawn
 	case c.Load.SeatsBooked+c.PendingSeats+d.Seats > c.Load.UsableSeats():
 		return NoSeats

@@ -101,7 +101,7 @@ func TestEligible(t *testing.T) {
 		{policy.WarmingQuota, func(c *policy.Candidate, _ *policy.Demand) {
 			c.State, c.WarmingSeats, c.PendingSeats = policy.Warming, 1, 1
 		}},
-		{policy.Overdrawn, func(c *policy.Candidate, _ *policy.Demand) { c.Load.OverdraftBlocks = 1 }},
+		{policy.Overdrawn, func(c *policy.Candidate, _ *policy.Demand) { c.Load.BookedBlocks, c.Load.OverdraftBlocks = 900, 101 }},
 		{policy.NoSeats, func(c *policy.Candidate, _ *policy.Demand) { c.Load.SeatsBooked = 8 }},
 		{policy.NoSeats, func(c *policy.Candidate, _ *policy.Demand) {
 			c.Load.SeatsBooked, c.Load.ForeignSeats, c.PendingSeats = 5, 2, 1

@@ -59,6 +59,11 @@ func (b *books) clear() {
 	b.private, b.overdraft, b.seats = 0, 0, 0
 }
 
+// overdrawn: what has outgrown its claims has no room to do so by as much again.
+func (b *books) overdrawn(usable scoring.Blocks) bool {
+	return b.overdraft > 0 && b.booked()+b.overdraft > usable
+}
+
 func (b *books) booked() scoring.Blocks { return scoring.Blocks(len(b.pins)) + b.private + b.overdraft }
 
 // blind says that what is promised is not known to the code for a while.
@@ -130,8 +135,8 @@ func (b *books) granted(r *replica.Reserve, t scoring.Ticket) {
 		w.violate(Grant, "%s grants %d blocks beside %d of %d", h.id, need, b.booked(), limits.KVBlocks)
 	case b.seats+c.Seats > limits.Seats:
 		w.violate(Grant, "%s grants seat %d of %d", h.id, b.seats+c.Seats, limits.Seats)
-	case b.overdraft > 0:
-		w.violate(Growth, "%s grants while %d blocks are overdrawn", h.id, b.overdraft)
+	case b.overdrawn(b.old.Load.UsableBlocks()):
+		w.violate(Growth, "%s grants beside %d blocks of %d while %d are overdrawn", h.id, b.booked(), limits.KVBlocks, b.overdraft)
 	}
 	b.book(&promise{claim: *c, number: t.Number, granted: w.now})
 }

@@ -206,7 +206,7 @@ func (w *world) hasRoom(c *call) bool {
 func (w *world) roomOn(h *host, c *call) bool {
 	s := h.ref.Snapshot()
 	b := &h.books
-	if s.State != replica.Ready || b.blinded || h.drained || !s.Told || s.Suspect || w.now < h.ejected || h.box.suspended || w.time().Before(s.CoolingUntil) || b.overdraft > 0 || !w.inFleet(h) {
+	if s.State != replica.Ready || b.blinded || h.drained || !s.Told || s.Suspect || w.now < h.ejected || h.box.suspended || w.time().Before(s.CoolingUntil) || b.overdrawn(s.Load.UsableBlocks()) || !w.inFleet(h) {
 		return false
 	}
 	limits := s.Load.Limits
