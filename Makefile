@@ -112,6 +112,10 @@ e2e-vllm: build ## test with two real vLLM servers on the CPU and a tiny model (
 dst: build ## simulate SEEDS (1000) seeds with faults, from seed FIRST (1) on, on all cores (100000 is the long run)
 	@bin/plimsoll dst --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),1)
 
+.PHONY: dst-plants
+dst-plants: build ## plant each known kind of bug in the simulated code, and see its checker find it within 1000 seeds
+	@bin/plimsoll dst --plants --first 0 --seeds 1000
+
 ##@ Measure
 .PHONY: bench
 bench: tokenizers-lib ## run the benchmarks COUNT (10) times into .tmp/bench/REV.txt (PKG=./scoring/...: only those)

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/urfave/cli/v2"
@@ -31,13 +32,15 @@ func dstCommand(t terminal) *cli.Command {
 		Usage: "run router, replicas, streams and cache feeds in a deterministic simulation with faults",
 		Description: "With --seed one run is replayed, and everything that happens in it is printed: equal seeds have equal logs.\n" +
 			"With --seeds many are run, and a table says how often each fault met a request in each phase. A violated\n" +
-			"invariant is printed with its seed and ends the command with an error. --plant plants a bug, to see it found.",
+			"invariant is printed with its seed and ends the command with an error. --plant plants a bug, to see it found;\n" +
+			"--plants plants each in turn, and says within how many seeds its checker finds it.",
 		Flags: []cli.Flag{
 			&cli.Uint64Flag{Name: "seed", Usage: "replay the run of seed `N`"},
 			&cli.Uint64Flag{Name: "seeds", Usage: "run `N` seeds"},
 			&cli.Uint64Flag{Name: "first", Usage: "the first of them is seed `N`", Value: 1},
 			&cli.IntFlag{Name: "workers", Usage: "run `N` at a time", Value: runtime.GOMAXPROCS(0)},
 			&cli.StringFlag{Name: "plant", Usage: "plant the bug `NAME`: " + strings.Join(plantNames(), ", ")},
+			&cli.BoolFlag{Name: "plants", Usage: "search for each planted bug in the seeds that --first and --seeds say"},
 			&cli.BoolFlag{Name: "quiet", Usage: "of one run print the result only"},
 		},
 		Action: func(c *cli.Context) error {
@@ -54,15 +57,22 @@ func dstCommand(t terminal) *cli.Command {
 			if c.Int("workers") < 1 || c.Uint64("seeds") < 1 {
 				return usageError{errors.New("--seeds and --workers must be at least 1")}
 			}
+			if c.Bool("plants") {
+				if plant != nil {
+					return usageError{errors.New("--plants takes all of them: leave out --plant")}
+				}
+				return findPlants(t, c.Uint64("first"), c.Uint64("seeds"), c.Int("workers"))
+			}
 			return sweepSeeds(t, dst.Sweep{First: c.Uint64("first"), Seeds: c.Uint64("seeds"), Workers: c.Int("workers"), Plant: plant})
 		},
 	}
 }
 
 func plantNames() []string {
-	var names []string
-	for _, p := range dst.Plants() {
-		names = append(names, p.Name)
+	plants := dst.Plants()
+	names := make([]string, len(plants))
+	for i := range plants {
+		names[i] = plants[i].Name
 	}
 	return names
 }
@@ -88,9 +98,48 @@ func replaySeed(t terminal, config dst.Config, quiet bool) error {
 	_, err := fmt.Fprintf(t.out, "seed %d: %d events, %d legs, %d attempts, %s of virtual time, log %016x\n",
 		r.Seed, r.Events, r.Legs, r.Attempts, r.Virtual, r.Digest)
 	if r.Violation != nil {
-		return fmt.Errorf("seed %d: %w", r.Seed, r.Violation)
+		return fmt.Errorf("seed %d: %v", r.Seed, r.Violation)
 	}
 	return err
+}
+
+// findPlants searches for every planted bug and fails if one is not found by the checker that is meant for it.
+func findPlants(t terminal, first, seeds uint64, workers int) error {
+	plants := dst.Plants()
+	type search struct {
+		found  dst.Result
+		others int
+	}
+	done := make([]search, len(plants))
+	var all sync.WaitGroup
+	var next atomic.Int64
+	for range workers {
+		all.Go(func() {
+			for {
+				i := int(next.Add(1) - 1)
+				if i >= len(plants) {
+					return
+				}
+				done[i].found, done[i].others = plants[i].Find(first, seeds)
+			}
+		})
+	}
+	all.Wait()
+	var missed []string
+	for i := range plants {
+		p, s := &plants[i], &done[i]
+		if s.found.Violation == nil {
+			missed = append(missed, p.Name)
+			_, _ = fmt.Fprintf(t.out, "%-42s not found by %s in %d seeds (%d violate something else)\n", p.Name, p.Catches, seeds, s.others)
+			continue
+		}
+		_, _ = fmt.Fprintf(t.out, "%-42s found by %-13s in seed %d, %d seeds after the first (%d violate something else)\n",
+			p.Name, p.Catches, s.found.Seed, s.found.Seed-first, s.others)
+	}
+	if len(missed) > 0 {
+		return fmt.Errorf("%d planted bugs are not found: %s", len(missed), strings.Join(missed, ", "))
+	}
+	return nil
 }
 
 func sweepSeeds(t terminal, sweep dst.Sweep) error {

@@ -82,10 +82,10 @@ func (w *world) cut(a *attempt) {
 	if a.returned || a.cancelled || a.failure != nil || a.life == 0 {
 		return
 	}
-	a.failure = reset
+	a.failure = errReset
 	seen := w.network()
 	if !a.host.ref.Capabilities.ConfirmsAbort {
-		w.comeBack(a, w.network(), reset)
+		w.comeBack(a, w.network(), errReset)
 		seen = w.between(0, 100*time.Millisecond)
 	}
 	ev := w.in(seen, evHangUp)

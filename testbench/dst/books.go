@@ -24,16 +24,14 @@ type books struct {
 	ended     map[uint64]bool // in this epoch
 	excused   map[uint64]bool // let go of by time while the process could not
 
-	blinded  bool          // the epoch before has failed, and not all have announced
-	since    time.Duration // when it may have begun
-	seen     time.Duration // when the present life was last known to be there, or nobody
-	failed   int           // probes in a row
-	preempts uint64
+	blinded bool          // the epoch before has failed, and not all have announced
+	since   time.Duration // when it may have begun
+	seen    time.Duration // when the present life was last known to be there, or nobody
+	failed  int           // probes in a row
 
 	// of the message in hand
 	message any
 	old     replica.Snapshot
-	expired bool
 }
 
 // promise is one ticket.
@@ -100,7 +98,7 @@ func (b *books) before(message any) {
 }
 
 // granted checks and books a grant.
-func (b *books) granted(r *replica.Reserve, t scoring.Ticket) {
+func (b *books) granted(t scoring.Ticket) {
 	w, h := b.host.w, b.host
 	asked, ok := b.message.(*replica.Reserve)
 	if !ok || asked.Claim.Ticket != t {
@@ -150,10 +148,10 @@ func (b *books) book(p *promise) {
 	b.seats += p.claim.Seats
 }
 
-func (b *books) drop(number uint64) bool {
+func (b *books) drop(number uint64) {
 	p := b.live[number]
 	if p == nil {
-		return false
+		return
 	}
 	for _, k := range p.claim.SharedKeys {
 		if b.pins[k]--; b.pins[k] == 0 {
@@ -165,7 +163,6 @@ func (b *books) drop(number uint64) bool {
 	b.overdraft -= p.overdraft
 	delete(b.live, number)
 	b.ended[number] = true
-	return true
 }
 
 func (b *books) dropWhere(gone func(p *promise) bool) {

@@ -40,7 +40,6 @@ type call struct {
 	ended     bool
 	endedAt   time.Duration
 	fault     *fault.Fault
-	resubmits int
 	named     [][]prefix.Key  // the checkers' names of the prompts
 	taken     map[uint64]bool // submissions taken back, and whether the router has said so
 	rejected  bool            // the router has turned it away

@@ -104,7 +104,8 @@ func (w *world) checkRejected(c *call, m stream.Rejected) {
 		if w.couldServe(c) != nil {
 			w.violate(Outcome, "call %d fails (%s), and somebody else could take over", c.n, m.Fault.Kind)
 		}
-	default:
+	case fault.Unauthorized, fault.Forbidden, fault.ModelNotFound, fault.NotFound, fault.MethodNotAllowed, fault.BodyTooLarge,
+		fault.MediaType, fault.EngineRefused, fault.ClientGone, fault.Internal, fault.ShuttingDown, fault.NumKinds:
 		w.violate(Outcome, "call %d is refused: %s: %s", c.n, m.Fault.Kind, m.Fault.Message)
 	}
 }

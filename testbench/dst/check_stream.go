@@ -19,7 +19,7 @@ func (w *world) failedOn(a *attempt, err error) {
 	}
 	l := a.call.legs[a.place.Leg]
 	l.lastFail = f
-	if f.Kind != engine.Client && !(f.Kind == engine.Shed && a.call.begun()) {
+	if f.Kind != engine.Client && (f.Kind != engine.Shed || !a.call.begun()) {
 		l.failed = append(l.failed, failedOn{a.host, a.place.Incarnation})
 	}
 }

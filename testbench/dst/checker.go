@@ -44,8 +44,8 @@ type Violation struct {
 	At      time.Duration // virtual time
 }
 
-// Error implements error.
-func (v *Violation) Error() string {
+// String says what was found, and where.
+func (v *Violation) String() string {
 	return fmt.Sprintf("%s: %s (event %d, at %s)", v.Checker, v.What, v.Event, v.At)
 }
 

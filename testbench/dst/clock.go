@@ -32,6 +32,7 @@ const (
 type event struct {
 	kind    kind
 	fault   Fault
+	phase   Phase
 	n       uint64 // generation, step or number
 	box     *mailbox
 	host    *host

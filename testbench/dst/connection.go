@@ -59,7 +59,7 @@ func (c *connection) probe() {
 	s, f := c.host.p.status()
 	wait := 2 * w.network()
 	if s == nil && f == nil {
-		wait, f = c.host.cfg.ProbeTimeout, silent
+		wait, f = c.host.cfg.ProbeTimeout, errSilent
 	}
 	if c.seen != 0 && c.seen != c.host.p.lives && s != nil && w.healed == none {
 		// What comes in the very moment in which another life shows itself.

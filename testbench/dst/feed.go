@@ -149,7 +149,8 @@ func (f *feed) publish(p *process, events []prefix.Event) {
 		b = &batch{seq: b.seq, garbled: true}
 	case KVDelayed:
 		at += w.between(0, 2*time.Second)
-	default:
+	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter,
+		ClockJump, ClientLeaves, SlowClient, Drain, Add, NumFaults: // it comes to no harm
 	}
 	f.arrives = at
 	send(at, b)

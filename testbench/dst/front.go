@@ -23,7 +23,6 @@ type front struct {
 	armed  time.Duration
 	epoch  uint64
 	panics bool
-	step   *call // whose submission the step in hand is about; nil: nobody's
 }
 
 // encoded is a worker's result.

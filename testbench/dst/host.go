@@ -184,7 +184,7 @@ func (h *host) panic(message any) {
 // Grant implements replica.Shell.
 func (h *host) Grant(t scoring.Ticket) {
 	h.w.note(noteGrant, h.n, t.Number, 0)
-	h.books.granted(h.request, t)
+	h.books.granted(t)
 	h.w.router.box.post(&h.box, &replica.Granted{Ticket: t, Replica: h.id, Snapshot: h.ref.Snapshot()})
 }
 
@@ -261,7 +261,7 @@ func (h *host) canaryDone(a *attempt, err error) {
 	case len(a.got) > 0:
 		err = nil
 	case err == nil:
-		err = noEnd
+		err = errNoEnd
 	}
 	h.box.post(&h.box, canaryDone{a.id, err})
 }

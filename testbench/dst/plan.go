@@ -3,7 +3,6 @@ package dst
 import (
 	"time"
 
-	"plimsoll/actors/replica"
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
@@ -71,10 +70,6 @@ const (
 	vocabulary  = 96
 	idEnd       = 0 // the engines' end of an answer
 )
-
-func (w *world) replicaConfig() replica.Config {
-	return replica.DefaultConfig("", modelName)
-}
 
 // engineConfig is a small engine with the passes of a real one: 7.5 ms and more.
 func (w *world) engineConfig() sim.Config {

@@ -282,3 +282,19 @@ func routePlants() []Plant {
 		}},
 	}
 }
+
+// Find runs seeds from first on, most of them at most, until the checker that is meant for the plant finds it. It returns that
+// run and how many others violated something else before; the run has no violation if the plant is not found.
+func (p *Plant) Find(first, most uint64) (found Result, others int) {
+	for seed := first; seed < first+most; seed++ {
+		r := Run(Config{Seed: seed, Plant: p})
+		switch {
+		case r.Violation == nil:
+		case r.Violation.Checker == p.Catches:
+			return r, others
+		default:
+			others++
+		}
+	}
+	return Result{}, others
+}

@@ -22,7 +22,7 @@ type process struct {
 	alive    bool
 	stopped  bool // SIGSTOP: everything waits
 	hung     bool // the core waits, the server does not
-	slow     time.Duration
+	slow     int  // how many times as long as they should its passes take
 	lives    uint64
 	byID     map[string]*attempt
 	known    []*attempt // at least those of byID, in the order in which they came
@@ -62,7 +62,7 @@ func (p *process) take(e *event) {
 	a := e.attempt
 	if !p.alive || a.life != 0 && a.life != p.lives {
 		if e.kind == evArrive {
-			p.w.comeBack(a, p.w.network(), refused)
+			p.w.comeBack(a, p.w.network(), errRefused)
 		} else if a.life != 0 {
 			p.w.comeBack(a, p.w.network(), a.why()) // nobody there knows the connection
 		}
@@ -105,31 +105,31 @@ func (p *process) feed(e *event) {
 
 // What engines and connections say when they fail.
 var (
-	refused = &engine.Failure{Kind: engine.Refused, Message: "connection refused"}
-	reset   = &engine.Failure{Kind: engine.Broken, Message: "connection reset"}
-	noEnd   = &engine.Failure{Kind: engine.Broken, Message: "the stream ended without a finish"}
-	said    = &engine.Failure{Kind: engine.Broken, FromEngine: true, Status: http.StatusInternalServerError, Message: "internal error"}
-	busy    = &engine.Failure{Kind: engine.Shed, FromEngine: true, Status: http.StatusServiceUnavailable, Message: "busy"}
-	limited = &engine.Failure{Kind: engine.Shed, FromEngine: true, Status: http.StatusTooManyRequests, RetryAfter: time.Second, Message: "too many requests"}
-	badKey  = &engine.Failure{Kind: engine.Operator, FromEngine: true, Status: http.StatusUnauthorized, Message: "unauthorized"}
-	silent  = &engine.Failure{Kind: engine.Broken, Message: "no answer in time", Err: context.DeadlineExceeded}
+	errRefused = &engine.Failure{Kind: engine.Refused, Message: "connection refused"}
+	errReset   = &engine.Failure{Kind: engine.Broken, Message: "connection reset"}
+	errNoEnd   = &engine.Failure{Kind: engine.Broken, Message: "the stream ended without a finish"}
+	errSaid    = &engine.Failure{Kind: engine.Broken, FromEngine: true, Status: http.StatusInternalServerError, Message: "internal error"}
+	errBusy    = &engine.Failure{Kind: engine.Shed, FromEngine: true, Status: http.StatusServiceUnavailable, Message: "busy"}
+	errLimited = &engine.Failure{Kind: engine.Shed, FromEngine: true, Status: http.StatusTooManyRequests, RetryAfter: time.Second, Message: "too many requests"}
+	errBadKey  = &engine.Failure{Kind: engine.Operator, FromEngine: true, Status: http.StatusUnauthorized, Message: "unauthorized"}
+	errSilent  = &engine.Failure{Kind: engine.Broken, Message: "no answer in time", Err: context.DeadlineExceeded}
 )
 
 // turnAway refuses a request at the door.
 func (p *process) turnAway(a *attempt) bool {
 	w := p.w
-	why := said
-	switch p.refuses {
-	case Shed:
-		why = busy
-		if w.chance(0.5) {
-			why = limited
-		}
-	case Distrust:
-		why = badKey
-	case ServerError:
-	default:
+	if p.refuses == NumFaults {
 		return false
+	}
+	why := errSaid
+	if p.refuses == Distrust {
+		why = errBadKey
+	}
+	if p.refuses == Shed {
+		why = errBusy
+		if w.chance(0.5) {
+			why = errLimited
+		}
 	}
 	w.comeBack(a, w.network(), why)
 	return true
@@ -141,7 +141,7 @@ func (p *process) step(e sim.Event) {
 	for _, effect := range p.m.Step(w.now, e) {
 		switch e := effect.(type) {
 		case sim.StartStep:
-			ev := w.at(w.now+e.Duration*p.slow, evPass)
+			ev := w.at(w.now+e.Duration*time.Duration(p.slow), evPass)
 			ev.host, ev.n = p.host, e.Step
 		case sim.Emit:
 			p.emit(e)
@@ -177,17 +177,17 @@ func (p *process) emit(e sim.Emit) {
 	if last && a.mischief == MissingFinish {
 		e.Event.Finish = nil
 		w.carry(a, e.Event)
-		w.comeBack(a, w.network(), noEnd)
+		w.comeBack(a, w.network(), errNoEnd)
 		return
 	}
 	if !last && a.mischief == ErrorFrame && a.emitted >= a.after {
 		// The engine lets go of it by itself.
-		a.failure = said
+		a.failure = errSaid
 		a.mischief = NumFaults
 		ev := w.in(0, evHangUp)
 		ev.host, ev.attempt = p.host, a
 		if !p.host.ref.Capabilities.ConfirmsAbort {
-			w.comeBack(a, w.network(), said)
+			w.comeBack(a, w.network(), errSaid)
 		}
 		return
 	}
@@ -256,7 +256,7 @@ func (p *process) kill(silent bool) {
 		if a.cancelled {
 			w.comeBack(a, w.network(), context.Canceled)
 		} else {
-			w.comeBack(a, w.network(), reset)
+			w.comeBack(a, w.network(), errReset)
 		}
 	}
 	p.known = p.known[:0]
@@ -286,7 +286,7 @@ func (p *process) snapshot() ([]prefix.Event, uint64) {
 // status is what a probe finds; nil and a failure where it finds no engine, and neither where nothing answers.
 func (p *process) status() (*engine.Status, *engine.Failure) {
 	if !p.alive {
-		return nil, refused
+		return nil, errRefused
 	}
 	if p.stopped {
 		return nil, nil

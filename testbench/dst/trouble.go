@@ -27,77 +27,6 @@ func (w *world) drawFault() (Fault, bool) {
 	return 0, false
 }
 
-// target draws a replica, rather one that drains or has much to lose.
-func (w *world) target() *host {
-	hosts := w.present()
-	if len(hosts) == 0 {
-		return nil
-	}
-	best := hosts[w.rng.IntN(len(hosts))]
-	if w.chance(0.5) {
-		for _, h := range hosts {
-			if h.draining() && len(h.books.live) > 0 {
-				return h
-			}
-		}
-	}
-	for range 2 {
-		if h := hosts[w.rng.IntN(len(hosts))]; len(h.books.live) > len(best.books.live) {
-			best = h
-		}
-	}
-	return best
-}
-
-// victim draws an attempt that an engine has, on a replica if there is one.
-func (w *world) victim(h *host) *attempt {
-	var found *attempt
-	seen := 0
-	for _, c := range w.calls {
-		for _, a := range c.open {
-			if a.host == h && !a.cancelled && a.life != 0 && a.failure == nil {
-				if c.legs[a.place.Leg].phase() == Resuming && w.chance(0.7) {
-					return a // there are few of them
-				}
-				if seen++; w.rng.IntN(seen) == 0 {
-					found = a
-				}
-			}
-		}
-	}
-	return found
-}
-
-func (h *host) draining() bool { return h.ref.Snapshot().State == replica.Draining }
-
-// phasesOn are those of the legs on a replica, as bits; nil is the whole fleet.
-func (w *world) phasesOn(h *host) uint {
-	var bits uint
-	for _, c := range w.calls {
-		if c.ended {
-			continue
-		}
-		if c.asked != 0 {
-			bits |= 1 << Queued
-			for _, l := range c.legs {
-				if len(l.got) > 0 && l.finish == nil && l.phase() == Resuming {
-					bits |= 1 << Resuming
-				}
-			}
-		}
-		for _, a := range c.open {
-			if a.cancelled || h != nil && a.host != h {
-				continue
-			}
-			bits |= 1 << c.legs[a.place.Leg].phase()
-			if a.host.draining() {
-				bits |= 1 << Draining
-			}
-		}
-	}
-	return bits
-}
-
 // cover counts a fault in phases.
 func (w *world) cover(f Fault, phases uint) {
 	for p := range NumPhases {
@@ -107,86 +36,113 @@ func (w *world) cover(f Fault, phases uint) {
 	}
 }
 
-// inject has a fault happen.
-func (w *world) inject(f Fault) {
+// inject has a fault happen, where an ambush has led to or where it falls.
+func (w *world) inject(f Fault, prey *attempt) {
 	if w.healed != none {
 		return
 	}
-	h := w.target()
+	h := w.target(f)
+	if prey != nil {
+		h = prey.host
+	}
 	if h == nil {
 		return
 	}
 	switch f {
 	case ClientLeaves, SlowClient:
-		w.meddle(f)
+		w.meddle(f, prey)
 		return
-	case PanicRouter:
-		if w.panics++; w.panics > routerPanicsMax {
+	case ErrorFrame, MissingFinish, Cut:
+		w.spoil(f, h, prey)
+		return
+	case PanicRouter, ClockJump, Add:
+		w.shake(f)
+		return
+	case PanicReplica:
+		if h.box.suspended {
 			return
 		}
-		w.router.panics = true
-	case PanicReplica:
-		h.panics = !h.box.suspended
-	case ErrorFrame, MissingFinish, Cut:
-		w.spoil(f, h)
-		return
+		h.panics = true
 	case Drain:
 		if !w.drain(h) {
 			return
 		}
-	case Add:
+	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed:
+		phases := w.phasesOn(h) // before it has changed them
+		if w.harm(f, h) {
+			w.cover(f, phases)
+			w.note(noteFault, h.n, uint64(f), 0)
+			w.explain("fault: %s", f)
+		}
+		return
+	case NumFaults:
+		return
+	}
+	w.cover(f, w.phasesOn(h))
+	w.note(noteFault, h.n, uint64(f), 0)
+	w.explain("fault: %s", f)
+}
+
+// shake does something to the whole fleet.
+func (w *world) shake(f Fault) {
+	n := 0
+	phases := w.phasesOn(nil)
+	if f == PanicRouter {
+		if w.panics++; w.panics > routerPanicsMax {
+			return
+		}
+		w.router.panics = true
+	}
+	if f == ClockJump {
+		w.wall += w.between(-time.Hour, time.Hour)
+	}
+	if f == Add {
 		if len(w.present()) > 7 {
 			return
 		}
-		w.cover(f, w.phasesOn(nil))
-		h = w.join()
-		w.note(noteFault, h.n, uint64(f), 0)
-		return
-	case ClockJump:
-		w.wall += w.between(-time.Hour, time.Hour)
-	default:
-		w.harm(f, h)
+		n = w.join().n
 	}
-	if f == PanicRouter || f == ClockJump {
-		h = nil
-	}
-	w.cover(f, w.phasesOn(h))
-	n := 0
-	if h != nil {
-		n = h.n
-	}
+	w.cover(f, phases)
 	w.note(noteFault, n, uint64(f), 0)
 	w.explain("fault: %s", f)
 }
 
-// harm does something to a replica's engine. It counts the phases itself where nothing of them is left afterwards.
-func (w *world) harm(f Fault, h *host) {
+// harm does something to a replica's engine; false if there is nothing to harm.
+func (w *world) harm(f Fault, h *host) bool {
 	p := h.p
-	h.troubled = w.now
 	switch f {
 	case Kill, Restart:
 		if !p.alive {
-			return
+			return false
 		}
 		p.kill(w.chance(0.25))
 		if f == Restart {
 			p.start()
 		}
 	case Stop, HungCore:
+		if !p.alive || p.frozen() {
+			return false
+		}
 		p.freeze(f == HungCore)
 	case Slow:
-		p.slow = time.Duration(3 + w.rng.IntN(15))
+		p.slow = 3 + w.rng.IntN(15)
 	case ServerError, Shed, Distrust:
 		p.refuses = f
 		h.distrusted = h.distrusted || f == Distrust
 	case KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed:
+		if !h.feed.open {
+			return false
+		}
 		p.trouble = f
-	default:
+	case ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, ClockJump, ClientLeaves, SlowClient, Drain, Add, NumFaults:
+		return false
 	}
+	h.troubled = w.now
 	if span, ok := lasting[f]; ok {
 		e := w.in(w.between(span[0], span[1]), evRecover)
 		e.host, e.fault = h, f
 	}
+	return true
 }
 
 // recovers ends a lasting fault.
@@ -206,17 +162,22 @@ func (w *world) recovers(f Fault, h *host) {
 		h.p.thaw()
 	case Slow:
 		h.p.slow = 1
-	default:
+	case ServerError, Shed, Distrust:
 		h.p.refuses = NumFaults
+	case Restart, ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed, ClockJump,
+		ClientLeaves, SlowClient, Drain, Add, NumFaults: // they last for no time
 	}
 }
 
 // spoil does something to one stream.
-func (w *world) spoil(f Fault, h *host) {
-	a := w.victim(h)
+func (w *world) spoil(f Fault, h *host, a *attempt) {
+	if a == nil {
+		a = w.victim(h)
+	}
 	if a == nil {
 		return
 	}
+	h = a.host
 	bits := uint(1) << a.call.legs[a.place.Leg].phase()
 	if h.draining() {
 		bits |= 1 << Draining
@@ -235,17 +196,20 @@ func (w *world) spoil(f Fault, h *host) {
 }
 
 // meddle has a client leave, or stop reading.
-func (w *world) meddle(f Fault) {
+func (w *world) meddle(f Fault, prey *attempt) {
 	var found *call
+	if prey != nil {
+		found = prey.call
+	}
 	seen := 0
 	for _, c := range w.calls {
-		if !c.ended && !c.left {
+		if prey == nil && !c.ended && !c.left {
 			if seen++; w.rng.IntN(seen) == 0 {
 				found = c
 			}
 		}
 	}
-	if found == nil {
+	if found == nil || found.ended || found.left {
 		return
 	}
 	w.note(noteFault, 0, uint64(f), uint64(found.n))

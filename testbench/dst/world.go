@@ -119,7 +119,9 @@ func Run(cfg Config) (result Result) {
 	w.begins()
 	for w.bad == nil && !w.over() {
 		e := w.next()
-		w.events++
+		if e.kind != evFault && e.kind != evWatch { // nothing has happened yet where somebody looks around
+			w.events++
+		}
 		w.dispatch(e)
 		w.done(e)
 	}
@@ -214,7 +216,7 @@ func (w *world) dispatch(e *event) {
 	case evEncoded:
 		e.box.post(e.box, e.msg)
 	case evFault:
-		w.inject(e.fault)
+		w.fall(e)
 	case evRecover:
 		w.recovers(e.fault, e.host)
 	case evWatch:
