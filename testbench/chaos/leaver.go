@@ -31,6 +31,8 @@ const (
 	cutEvery     = 150 * time.Millisecond
 	// thinks is how long a client waits at most before it comes again.
 	thinks = 150 * time.Millisecond
+	// fewClients are at once where requests are long, so that the machine is not busy with them alone.
+	fewClients = 8
 )
 
 // leaver is one client that is going to leave.
@@ -96,10 +98,11 @@ func (r *run) company(ctx context.Context, rng *rand.Rand, output int) {
 	}
 }
 
-// cutting cuts off one engine after the other.
+// cutting cuts off one engine after the other. What has given nothing yet is let be: two attempts in a row that add nothing end
+// a request.
 func (r *run) cutting(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
-		r.tracker.cut(i % len(r.fleet.engines))
+		r.tracker.cut(i%len(r.fleet.engines), true)
 		pause(ctx, cutEvery)
 	}
 }
@@ -108,8 +111,10 @@ func (r *run) cutting(ctx context.Context) {
 func (r *run) leave(ctx context.Context, p Phase) error {
 	c := *r.plan.Cancel
 	clients := c.Clients
-	if p == Tokenizing {
-		clients = min(clients, 8) // a text costs, and those that wait for a worker are tokenized too
+	switch p {
+	case Tokenizing, Prefill:
+		clients = min(clients, fewClients)
+	case Queued, Decode, Resume, SlowClient, NumPhases:
 	}
 	phase, done := context.WithCancel(ctx)
 	defer done()

@@ -150,7 +150,7 @@ func TestLinkSeesWhoLeaves(t *testing.T) {
 func TestLinkCutsInTheMiddle(t *testing.T) {
 	b := newBench(t)
 	body := b.begun(t, t.Context(), 1)
-	b.tracker.cut(0)
+	b.tracker.cut(0, false)
 	go func() { b.words <- "0123456789" }()
 	rest, err := io.ReadAll(body)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
@@ -159,7 +159,7 @@ func TestLinkCutsInTheMiddle(t *testing.T) {
 	require.Equal(t, EndBroken, b.ended(t, 1).End)
 
 	body = b.begun(t, t.Context(), 2)
-	b.tracker.cut(0)
+	b.tracker.cut(0, false)
 	_, err = io.ReadAll(body)
 	require.Error(t, err)
 	require.Equal(t, EndBroken, b.ended(t, 2).End)

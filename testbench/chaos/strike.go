@@ -61,7 +61,7 @@ func (r *run) strike(ctx context.Context, d due, h *host) error {
 		pause(ctx, d.lasts)
 		return r.inject(ctx, h, fakeengine.Faults{})
 	case Cut:
-		r.tracker.cut(h.number)
+		r.tracker.cut(h.number, false)
 		pause(ctx, cutWithin)
 	case Delay:
 		for _, l := range h.links {

@@ -127,12 +127,14 @@ func (t *tracker) under(engine int) []Attempt {
 	return out
 }
 
-// cut breaks what runs on an engine.
-func (t *tracker) cut(engine int) {
+// cut breaks what runs on an engine; giving: only what has given something.
+func (t *tracker) cut(engine int, giving bool) {
 	t.mu.Lock()
 	cuts := make([]func(), 0, len(t.open[engine]))
-	for _, cut := range t.open[engine] {
-		cuts = append(cuts, cut)
+	for a, cut := range t.open[engine] {
+		if a.First > 0 || !giving {
+			cuts = append(cuts, cut)
+		}
 	}
 	t.mu.Unlock()
 	for _, cut := range cuts {
