@@ -88,7 +88,8 @@ func (d *dict) locate(word uint64) (at spot, val uint32) {
 		return spot{}, 0
 	}
 	free := spot{place: -1}
-	for i := d.home(word); ; {
+	home := d.home(word)
+	for i := home; ; {
 		b := &d.buckets[i]
 		if hit := b.match(word); hit != 0 {
 			place := bits.TrailingZeros32(hit)
@@ -102,6 +103,9 @@ func (d *dict) locate(word uint64) (at spot, val uint32) {
 		}
 		if i++; i == len(d.buckets) {
 			i = 0
+		}
+		if i == home { // in a small table something may have gone past every bucket
+			return free, 0
 		}
 	}
 }

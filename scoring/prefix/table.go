@@ -121,7 +121,8 @@ func (t *table) find(key Key) uint32 {
 }
 
 func (t *table) findIn(buckets []bucket, key Key) uint32 {
-	for at := t.home(key, buckets); ; {
+	home := t.home(key, buckets)
+	for at := home; ; {
 		b := &buckets[at]
 		for hits := b.matches(tagOf(key)); hits != 0; hits &= hits - 1 {
 			if id := b.ids[bits.TrailingZeros32(hits)]; t.entry(id).key == key {
@@ -133,6 +134,9 @@ func (t *table) findIn(buckets []bucket, key Key) uint32 {
 		}
 		if at++; at == len(buckets) {
 			at = 0
+		}
+		if at == home { // something has gone past every bucket
+			return 0
 		}
 	}
 }
@@ -210,6 +214,9 @@ func (t *table) forgetIn(buckets []bucket, key Key, id uint32) bool {
 		}
 		if at++; at == len(buckets) {
 			at = 0
+		}
+		if at == home {
+			return false
 		}
 	}
 	for home != at {
