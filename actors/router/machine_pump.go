@@ -77,14 +77,25 @@ func (m *machine) survey(now time.Time, vs []view) survey {
 	return s
 }
 
-// pump tries the waiting requests in order. One that does not fit lets others pass.
+// pump tries the waiting requests in order. One that does not fit lets others pass; what they bring to a replica may be
+// what one before them has in common with them, and then it is tried once more.
 func (m *machine) pump(now time.Time, vs []view) {
 	if m.waiting.Len() == 0 {
 		return
 	}
 	m.retry(now.Add(recheck))
-	s := m.survey(now, vs)
-	whole := true
+	for again := true; again; {
+		var whole bool
+		if again, whole = m.scan(now, vs, m.survey(now, vs)); !whole {
+			return
+		}
+	}
+	m.pumped.fresh = nil
+}
+
+// scan goes through the queue once. It reports whether somebody was placed, and whether it came to the end.
+func (m *machine) scan(now time.Time, vs []view, s survey) (placed, whole bool) {
+	whole = true
 	m.waiting.Scan(m.cfg.ScanMax, func(q queue.Entry[*entry]) queue.Visit {
 		e := q.Item
 		if now.Before(e.rests) {
@@ -103,13 +114,12 @@ func (m *machine) pump(now time.Time, vs []view) {
 		if !m.place(now, e, vs) {
 			return queue.Keep
 		}
+		placed = true
 		m.dequeued(e)
 		s.most = m.survey(now, vs).most
 		return queue.Take
 	})
-	if whole {
-		m.pumped.fresh = nil
-	}
+	return placed, whole
 }
 
 // tick deals with all whose time is up, and decides anew for all that waits if it is time for that.
