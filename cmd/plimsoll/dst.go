@@ -6,8 +6,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/urfave/cli/v2"
 
@@ -105,36 +103,16 @@ func replaySeed(t terminal, config dst.Config, quiet bool) error {
 
 // findPlants searches for every planted bug and fails if one is not found by the checker that is meant for it.
 func findPlants(t terminal, first, seeds uint64, workers int) error {
-	plants := dst.Plants()
-	type search struct {
-		found  dst.Result
-		others int
-	}
-	done := make([]search, len(plants))
-	var all sync.WaitGroup
-	var next atomic.Int64
-	for range workers {
-		all.Go(func() {
-			for {
-				i := int(next.Add(1) - 1)
-				if i >= len(plants) {
-					return
-				}
-				done[i].found, done[i].others = plants[i].Find(first, seeds)
-			}
-		})
-	}
-	all.Wait()
 	var missed []string
-	for i := range plants {
-		p, s := &plants[i], &done[i]
-		if s.found.Violation == nil {
+	for _, f := range dst.Hunt(first, seeds, workers) {
+		p := f.Plant
+		if f.Run.Violation == nil {
 			missed = append(missed, p.Name)
-			_, _ = fmt.Fprintf(t.out, "%-42s not found by %s in %d seeds (%d violate something else)\n", p.Name, p.Catches, seeds, s.others)
+			_, _ = fmt.Fprintf(t.out, "%-42s not found by %s in %d seeds (%d violate something else)\n", p.Name, p.Catches, seeds, f.Other)
 			continue
 		}
 		_, _ = fmt.Fprintf(t.out, "%-42s found by %-13s in seed %d, %d seeds after the first (%d violate something else)\n",
-			p.Name, p.Catches, s.found.Seed, s.found.Seed-first, s.others)
+			p.Name, p.Catches, f.Run.Seed, f.Run.Seed-first, f.Other)
 	}
 	if len(missed) > 0 {
 		return fmt.Errorf("%d planted bugs are not found: %s", len(missed), strings.Join(missed, ", "))
@@ -143,12 +121,8 @@ func findPlants(t terminal, first, seeds uint64, workers int) error {
 }
 
 func sweepSeeds(t terminal, sweep dst.Sweep) error {
-	var told atomic.Uint64
-	sweep.Progress = func(done uint64) {
-		if at := told.Load(); done >= at+dstEvery && told.CompareAndSwap(at, done) {
-			_, _ = fmt.Fprintf(t.err, "%d of %d seeds\n", done, sweep.Seeds)
-		}
-	}
+	sweep.ProgressEvery = dstEvery
+	sweep.Progress = func(done uint64) { _, _ = fmt.Fprintf(t.err, "%d of %d seeds\n", done, sweep.Seeds) }
 	total := sweep.Run()
 	total.Print(t.out)
 	thin := total.Coverage.Thin(dstFloor)

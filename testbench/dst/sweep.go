@@ -13,8 +13,9 @@ type Sweep struct {
 	First, Seeds uint64
 	Workers      int
 	Plant        *Plant
-	// Progress hears now and then how many seeds are done; nil: nobody does.
-	Progress func(done uint64)
+	// Progress hears how many seeds are done, after every ProgressEvery of them and one call at a time; nil: nobody does.
+	Progress      func(done uint64)
+	ProgressEvery uint64
 	// Violations is after how many of them the sweep ends early; 0: it does not.
 	Violations int
 }
@@ -58,13 +59,12 @@ func (s Sweep) Run() Total {
 				mu.Lock()
 				total.add(&r)
 				enough := s.Violations > 0 && len(total.Violations) >= s.Violations
-				done := total.Seeds
+				if s.Progress != nil && total.Seeds%s.ProgressEvery == 0 {
+					s.Progress(total.Seeds)
+				}
 				mu.Unlock()
 				if enough {
 					stop.Store(true)
-				}
-				if s.Progress != nil {
-					s.Progress(done)
 				}
 			}
 		})
