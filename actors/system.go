@@ -116,7 +116,7 @@ type System struct {
 	up     chan struct{} // closed when the node has spawned its first routers and replicas
 	upOnce sync.Once
 
-	engines sync.WaitGroup // engines that are being closed
+	engines sync.WaitGroup // engines of removed replicas that are being closed; the node's actor adds
 
 	changes  sync.Mutex // orders changes of fleets
 	replicas int        // that ever were, guarded by changes once the node runs
@@ -397,10 +397,11 @@ func (s *System) Stop() error {
 	// Engines end before the actors: only that ends the attempts that a hung one holds, and their ends are to be heard.
 	refs := s.Replicas()
 	closed := make([]error, len(refs))
+	var closing sync.WaitGroup
 	for i, ref := range refs { // all at once: those that are processes of ours take their time
-		s.engines.Go(func() { closed[i] = ref.Engine.Close() })
+		closing.Go(func() { closed[i] = ref.Engine.Close() })
 	}
-	s.engines.Wait()
+	closing.Wait()
 	errs = append(errs, closed...)
 	ended, cancel := context.WithTimeout(context.Background(), stopWait)
 	defer cancel()
@@ -409,6 +410,7 @@ func (s *System) Stop() error {
 		errs = append(errs, fmt.Errorf("stopping the actors: %w", err))
 	}
 	s.actors.Shutdown()
+	s.engines.Wait() // of replicas that were removed: the node, which begins their ends, is no more
 	return errors.Join(errs...)
 }
 
