@@ -78,7 +78,7 @@ func (c *connection) done(p probed) {
 	c.probing = false
 	c.last = w.now
 	wait := c.host.cfg.ProbeInterval
-	began := w.base.Add(c.began)
+	began := skewed(w.base.Add(c.began), w.wall)
 	if p.failure != nil {
 		wait = c.retry + time.Duration(w.rng.Float64()*0.2*float64(c.retry))
 		c.retry = min(2*c.retry, c.host.cfg.ProbeCap)

@@ -105,7 +105,7 @@ type ticketRecord struct {
 // Run runs one seed.
 func Run(cfg Config) (result Result) {
 	w := &world{
-		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x9e3779b97f4a7c15)), base: time.Unix(1_800_000_000, 0).UTC(),
+		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x9e3779b97f4a7c15)), base: dawn(),
 		log: record{out: cfg.Log}, indexes: replica.NewIndexes(modelName), byHandle: map[*stream.Call]*call{},
 		tickets: make([]ticketRecord, 1, 256), healed: none, budget: stream.NewBudget(),
 	}
@@ -270,7 +270,7 @@ func (w *world) newBox() int32 {
 	return w.boxes
 }
 
-func (w *world) time() time.Time                    { return w.base.Add(w.now) }
+func (w *world) time() time.Time                    { return skewed(w.base.Add(w.now), w.wall) }
 func (w *world) since(t time.Time) time.Duration    { return t.Sub(w.base) }
 func (w *world) strict() bool                       { return w.plan.router.Admission == router.Strict }
 func (w *world) ticket(number uint64) *ticketRecord { return &w.tickets[number] }
