@@ -43,7 +43,7 @@ type bank struct {
 
 	sink    uint32       // see dict.touch
 	wanting atomic.Int64 // buckets of the index that it will soon grow to, 0 if it need not
-	expiry  atomic.Int64 // when the first claim of any slot ends, Unix nanoseconds
+	expiry  atomic.Int64 // when the first claim of any slot ends, by the index's clock
 }
 
 // group is a cache group as the engines number it.

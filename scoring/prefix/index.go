@@ -1,9 +1,11 @@
 package prefix
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"plimsoll/scoring"
 )
@@ -84,7 +86,8 @@ type Index struct {
 	mu    sync.Mutex // orders Add and Remove
 	fleet atomic.Pointer[fleet]
 
-	clock atomic.Int64 // the latest now that Match was asked for, in Unix nanoseconds: old speculations are dropped by it
+	origin atomic.Pointer[time.Time] // the first time that was named, from which the index's clock counts; nil before
+	clock  atomic.Int64              // the latest now that Match was asked for: old speculations are dropped by it
 }
 
 // fleet is the slots and their banks at one time; it is replaced, never changed.
@@ -100,7 +103,20 @@ func NewIndex(cfg Config) *Index {
 	}
 	ix := &Index{cfg: cfg, base: Namespace{Model: cfg.Model}.Seed()}
 	ix.fleet.Store(&fleet{})
+	ix.clock.Store(math.MinInt64)
 	return ix
+}
+
+// since is a time in nanoseconds by the index's clock, which is monotonic as the callers' times are: where somebody sets the
+// wall clock no speculation ends early or stays.
+func (ix *Index) since(t time.Time) int64 {
+	origin := ix.origin.Load()
+	if origin == nil {
+		first := t
+		ix.origin.CompareAndSwap(nil, &first)
+		origin = ix.origin.Load()
+	}
+	return int64(t.Sub(*origin))
 }
 
 // BlockTokens returns the block size the index was made for.

@@ -11,7 +11,7 @@ import (
 // hold none. A block counts if the engine's events say so (or, on a Routed slot, the memory of what was routed there),
 // or if a speculation covers it. That a full hit still recomputes the last block is for the caller to know.
 func (ix *Index) Match(now time.Time, keys []Key, dst []Overlap) []Overlap {
-	nano := now.UnixNano()
+	nano := ix.since(now)
 	for {
 		seen := ix.clock.Load()
 		if seen >= nano || ix.clock.CompareAndSwap(seen, nano) {

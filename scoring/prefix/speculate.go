@@ -13,7 +13,7 @@ import (
 type speculation struct {
 	ticket   scoring.Ticket
 	keys     []Key
-	until    int64 // Unix nanoseconds
+	until    int64 // by the index's clock
 	from, to int
 	first    uint32 // entry of keys[from]
 	settled  bool   // nobody but confirm works on it
@@ -36,7 +36,7 @@ func (ix *Index) Speculate(s Slot, t scoring.Ticket, keys []Key, until time.Time
 		oldest := sl.oldest()
 		sl.withdraw(func(sp *speculation) bool { return sp == oldest })
 	}
-	if ends := until.UnixNano(); ends > clock {
+	if ends := ix.since(until); ends > clock {
 		sl.speculate(&speculation{ticket: t, keys: keys, until: ends})
 	}
 }
