@@ -33,7 +33,7 @@ type planesOracle struct {
 	gone     []uint64 // the last lingerMax names to lose their last copy, 0 for one that got another since
 }
 
-const lingerMax = 5
+const lingerMax = 3
 
 func newPlanesOracle(asSet, offloads bool) *planesOracle {
 	return &planesOracle{
