@@ -74,7 +74,7 @@ func newWorld(t *rapid.T, hits map[string]int) *world {
 	cfg := DefaultConfig()
 	cfg.AttemptsMax, cfg.ResubmitsMax = 4, 2
 	req := &Request{
-		Resume: rapid.SampledFrom([]Resume{ResumeBest, ResumeBest, ResumeBest, ResumeBest, ResumeExact, ResumeOff}).Draw(t, "resume"),
+		Resume: rapid.SampledFrom([]Resume{ResumeBest, ResumeBest, ResumeExact, ResumeOff, ResumeOff}).Draw(t, "resume"),
 		Whole:  rapid.Bool().Draw(t, "whole"),
 		N:      rapid.IntRange(1, 3).Draw(t, "n"), Stop: []string{"b!", "aab"}, StopTokenIDs: []uint32{idWord},
 		Input: Input{Tokens: [][]uint32{{1, 2, 3}, {4}}[:rapid.IntRange(1, 2).Draw(t, "prompts")]},
