@@ -88,16 +88,21 @@ func TestAStartedEngineComesBackAfterACrash(t *testing.T) {
 	other := s.engines(t, admin)["own-2"]
 	require.NotEqual(t, before.Process.Port, other.Process.Port)
 	require.NoError(t, syscall.Kill(before.Process.PID, syscall.SIGKILL))
-	after := s.awaitEngine(t, admin, "own-1", func(e started) bool { return ready(e) && e.Process.Starts == 2 })
+	// The process is there before the replica has heard of it: only then is it another life.
+	another := func(than started) func(started) bool {
+		return func(e started) bool {
+			return ready(e) && e.Process.Starts == than.Process.Starts+1 && e.Incarnation > than.Incarnation
+		}
+	}
+	after := s.awaitEngine(t, admin, "own-1", another(before))
 	require.NotEqual(t, before.Process.PID, after.Process.PID)
 	require.NotEqual(t, before.Process.Port, after.Process.Port, "a new port at every start")
-	require.Greater(t, after.Incarnation, before.Incarnation)
 	require.Equal(t, "ended by signal: killed", after.Process.LastExit)
 	require.Equal(t, other.Process, s.engines(t, admin)["own-2"].Process, "the other one goes on")
 
 	// One that hangs is found by its probes, and started again too.
 	require.NoError(t, syscall.Kill(after.Process.PID, syscall.SIGSTOP))
-	again := s.awaitEngine(t, admin, "own-1", func(e started) bool { return ready(e) && e.Process.Starts == 3 })
+	again := s.awaitEngine(t, admin, "own-1", another(after))
 	require.Contains(t, again.Process.LastExit, "ended by signal: killed")
 	require.False(t, runs(after.Process.PID))
 	code, body := s.status(t, http.MethodPost, "/v1/chat/completions", chatBody("model", "4"))
