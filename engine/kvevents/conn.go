@@ -49,7 +49,7 @@ func (s *Source) shake(
 		undo()
 		return nil, nil, err
 	}
-	c, err = zmq4.Open(newBounded(raw, s.cfg.MessageBytesMax), null.Security(), typ, nil, server, nil)
+	c, err = open(newBounded(raw, s.cfg.MessageBytesMax), typ, server)
 	if err == nil {
 		err = raw.SetDeadline(time.Time{})
 	}
@@ -58,6 +58,20 @@ func (s *Source) shake(
 		return nil, nil, fmt.Errorf("kvevents: ZMTP handshake: %w", err)
 	}
 	return c, undo, nil
+}
+
+// open shakes hands with whatever is at the other end.
+func open(conn *bounded, typ zmq4.SocketType, server bool) (c *zmq4.Conn, err error) {
+	defer contain(&err)
+	return zmq4.Open(conn, null.Security(), typ, nil, server, nil)
+}
+
+// contain, deferred around what reads a peer's bytes, makes an error of a panic there: zmq4 trusts the lengths within the
+// command that ends a handshake, and the process serves other replicas too.
+func contain(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("kvevents: panic: %v", v)
+	}
 }
 
 // greetingBytes is how long the part of a ZMTP connection is that has no frames.

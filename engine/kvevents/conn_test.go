@@ -131,6 +131,29 @@ func TestBounded(t *testing.T) {
 	})
 }
 
+// TestGarbledHandshake: whatever lengths the command that ends a handshake claims, the connection fails and nothing else.
+func TestGarbledHandshake(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Endpoint = "tcp://127.0.0.1:1"
+	s, err := New(cfg, Deps{Log: slog.New(slog.DiscardHandler), Entropy: func() uint64 { return 0 }})
+	require.NoError(t, err)
+	whole := ready("PUB")
+	command := len(whole) - len("\x0bSocket-Type") - 4 - len("PUB") // where the properties begin
+	for cut := 2; cut < len(whole); cut++ {
+		for _, claimed := range []byte{0, 1, 5, 11, 12, byte(len(whole)), 255} { // the length of the first property's name
+			says := bytes.Clone(whole[:cut])
+			says[1] = byte(cut - 2)
+			if cut > command {
+				says[command] = claimed
+			}
+			for _, server := range []bool{false, true} {
+				_, _, err := s.shake(t.Context(), peer(t, 1<<20, append(greeting(), says...)), zmq4.Sub, server)
+				require.Error(t, err, "%q", says)
+			}
+		}
+	}
+}
+
 // TestSilentPeer: a peer that says nothing holds a connection up no longer than ConnectTimeout, and none that ctx ended.
 func TestSilentPeer(t *testing.T) {
 	cfg := DefaultConfig()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"net"
@@ -146,12 +145,8 @@ func (f *feed) acceptFrom(l net.Listener, group *group) error {
 
 // listenTo subscribes on a connection and hands on what comes until it breaks.
 func (f *feed) listenTo(c *zmq4.Conn, id uint64) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("kvevents: panic: %v", v)
-		}
-		f.tell(news{kind: closed, who: id})
-	}()
+	defer func() { f.tell(news{kind: closed, who: id}) }()
+	defer contain(&err)
 	if err := c.SendMsg(zmq4.NewMsg(append([]byte{1}, f.cfg.Topic...))); err != nil {
 		return err
 	}
@@ -200,11 +195,7 @@ func (f *feed) replay(ctx context.Context, attempt, from uint64) {
 }
 
 func (f *feed) answers(ctx context.Context, attempt, from uint64) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("kvevents: panic: %v", v)
-		}
-	}()
+	defer contain(&err)
 	c, undo, err := f.dial(ctx, f.cfg.ReplayEndpoint, zmq4.Dealer)
 	if err != nil {
 		return err
