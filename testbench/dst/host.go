@@ -35,7 +35,7 @@ type host struct {
 	armed      time.Duration    // when its timer rings; none: it does not
 	epoch      uint64           // counts timers and probes of instances apart
 	gone       bool
-	drained    bool          // asked to
+	drained    bool          // an order to drain is on its way, or was heard
 	distrusted bool          // has refused us at some time
 	readyAt    time.Duration // since when it is ready without a break; none: it is not
 	troubled   time.Duration // when it was last in trouble that it may show
@@ -123,6 +123,9 @@ func (h *host) step(message any) {
 	h.request, _ = message.(*replica.Reserve)
 	switch m := message.(type) {
 	case nil:
+	case replica.Drain:
+		h.drained = true
+		h.m.Message(w.time(), m, h.shell())
 	case canaryDone:
 		h.m.CanaryDone(w.time(), m.number, m.err, h.shell())
 	default:
@@ -169,6 +172,8 @@ func (h *host) panic(message any) {
 	case *replica.Reserve:
 		r := m
 		w.router.box.post(&h.box, &replica.Refused{Ticket: r.Claim.Ticket, Replica: h.id, Reason: ledger.Closed, Snapshot: h.ref.Snapshot()})
+	case replica.Drain:
+		h.drained = h.draining() // by an order before; of this one nobody will know
 	}
 	h.box.suspend()
 	h.armed = none

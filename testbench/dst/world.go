@@ -102,13 +102,17 @@ type ticketRecord struct {
 	releases int // messages that end it
 }
 
-// Run runs one seed.
-func Run(cfg Config) (result Result) {
-	w := &world{
+func newWorld(cfg Config) *world {
+	return &world{
 		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x9e3779b97f4a7c15)), base: dawn(),
 		log: record{out: cfg.Log}, indexes: replica.NewIndexes(modelName), byHandle: map[*stream.Call]*call{},
 		tickets: make([]ticketRecord, 1, 256), healed: none, budget: stream.NewBudget(),
 	}
+}
+
+// Run runs one seed.
+func Run(cfg Config) (result Result) {
+	w := newWorld(cfg)
 	defer func() {
 		if value := recover(); value != nil {
 			w.violate(Sanity, "panic: %v\n%s", value, debug.Stack())
