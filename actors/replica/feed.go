@@ -173,9 +173,9 @@ func (f *feed) unsubscribe() {
 	if !s.hidden.Load() {
 		f.deps.Ref.place.Store(nil)
 	}
-	place.free()
+	place.free(f.deps.Indexes)
 	for _, p := range s.takeFormer() {
-		p.free()
+		p.free(f.deps.Indexes)
 	}
 }
 
@@ -185,13 +185,13 @@ func (f *feed) show() {
 	f.sub.hidden.Store(false)
 	f.deps.Ref.place.Store(f.sub.now())
 	for _, p := range f.sub.takeFormer() {
-		p.free()
+		p.free(f.deps.Indexes)
 	}
 }
 
 func (f *feed) forgetRouted() {
 	f.deps.Ref.place.Store(nil)
-	f.routed.free()
+	f.routed.free(f.deps.Indexes)
 	f.routed = nil
 }
 

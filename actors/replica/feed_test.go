@@ -143,6 +143,7 @@ func inBrook(t *testing.T, caps engine.Capabilities, test func(*brook)) {
 		require.NoError(t, b.system.Root.StopFuture(root).Wait())
 		require.Nil(t, b.ref.Place())
 		require.Equal(t, IndexNone, b.ref.Feed().State)
+		require.Empty(t, deps.Indexes.byBlock)
 		strategy.Close()
 		b.system.Shutdown()
 		synctest.Wait()

@@ -7,36 +7,54 @@ import (
 	"plimsoll/scoring/prefix"
 )
 
-// Indexes holds one prefix index for each block size of a model's replicas. It is safe for concurrent use.
+// Indexes holds one prefix index for each block size of a model's replicas, for as long as a replica has that size: a
+// publisher may tell of any number of sizes, one after the other. It is safe for concurrent use.
 type Indexes struct {
 	model string
 
 	mu      sync.Mutex
-	byBlock map[scoring.Tokens]*prefix.Index
+	byBlock map[scoring.Tokens]*sized
+}
+
+// sized is the index of a block size, and how many take part in it.
+type sized struct {
+	index *prefix.Index
+	users int
 }
 
 // NewIndexes returns the indexes of a model.
 func NewIndexes(model string) *Indexes {
-	return &Indexes{model: model, byBlock: map[scoring.Tokens]*prefix.Index{}}
+	return &Indexes{model: model, byBlock: map[scoring.Tokens]*sized{}}
 }
 
-// For returns the index of a block size; the first call for a size makes it.
-func (x *Indexes) For(blockTokens scoring.Tokens) *prefix.Index {
+// Join returns the index of a block size, which the first to join makes. Each who joins leaves it in the end.
+func (x *Indexes) Join(blockTokens scoring.Tokens) *prefix.Index {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	ix := x.byBlock[blockTokens]
-	if ix == nil {
+	s := x.byBlock[blockTokens]
+	if s == nil {
 		cfg := prefix.DefaultConfig()
 		cfg.Model, cfg.BlockTokens = x.model, int(blockTokens)
-		ix = prefix.NewIndex(cfg)
-		x.byBlock[blockTokens] = ix
+		s = &sized{index: prefix.NewIndex(cfg)}
+		x.byBlock[blockTokens] = s
 	}
-	return ix
+	s.users++
+	return s.index
+}
+
+// Leave is for those who joined, once their slot is given back. With the last of them the index goes.
+func (x *Indexes) Leave(blockTokens scoring.Tokens) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := x.byBlock[blockTokens]
+	if s.users--; s.users == 0 {
+		delete(x.byBlock, blockTokens)
+	}
 }
 
 // newPlace takes a slot in the index of a block size for a replica's life.
 func newPlace(x *Indexes, life tune, blockTokens scoring.Tokens, source prefix.Source, copies prefix.Copies) *Place {
-	ix := x.For(blockTokens)
+	ix := x.Join(blockTokens)
 	return &Place{
 		Index: ix, BlockTokens: blockTokens, Incarnation: life.incarnation,
 		Slot: ix.Add(prefix.SlotConfig{
@@ -45,5 +63,8 @@ func newPlace(x *Indexes, life tune, blockTokens scoring.Tokens, source prefix.S
 	}
 }
 
-// free gives the slot back. Nothing may write to it any more.
-func (p *Place) free() { p.Index.Remove(p.Slot) }
+// free gives the place's slot in x back. Nothing may write to it any more.
+func (p *Place) free(x *Indexes) {
+	p.Index.Remove(p.Slot)
+	x.Leave(p.BlockTokens)
+}

@@ -33,7 +33,7 @@ type Config struct {
 
 	ReplayBatchesMax int // batches of one replay; more are taken for a fault
 	BufferBatchesMax int // published batches that wait for a replay; more end it
-	BufferBytesMax   int // their payloads' bytes
+	BufferBytesMax   int // their payloads' bytes; of as many more that are long, what was read may wait for its turn
 	MessageBytesMax  int // of one message; a longer one breaks the connection
 	ConnectionsMax   int // engines connected to a bound endpoint at the same time
 }

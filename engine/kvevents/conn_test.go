@@ -8,11 +8,14 @@ import (
 	"log/slog"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zeromq/zmq4"
 	"github.com/go-zeromq/zmq4/security/null"
 	"github.com/stretchr/testify/require"
+
+	"plimsoll/engine"
 )
 
 // greeting is that of a ZMTP 3.0 peer without security.
@@ -152,6 +155,38 @@ func TestGarbledHandshake(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLongPayloadsWait: of long payloads no more wait for the machine than BufferBytesMax allows; others do not wait for them.
+func TestLongPayloadsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := DefaultConfig()
+		cfg.Endpoint = "tcp://127.0.0.1:1"
+		cfg.MessageBytesMax, cfg.BufferBytesMax = 100_000, 350_000
+		s, err := New(cfg, Deps{Log: slog.New(slog.DiscardHandler), Entropy: func() uint64 { return 0 }})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		f := newFeed(ctx, s)
+		k := &keeper{feed: f, machine: newMachine(cfg.limits(), s.deps.Entropy, func(engine.KVBatch) {})}
+		payload := make([]byte, cfg.MessageBytesMax)
+		all, passed := 10, 0
+		go func() {
+			for range all {
+				f.tell(news{kind: told, payload: payload})
+				passed++
+			}
+		}()
+		synctest.Wait()
+		require.Equal(t, 3, passed)
+		require.Len(t, f.out, 3)
+		require.True(t, f.tell(news{kind: noise}))
+		require.Len(t, f.out, 4)
+		go func() { _ = k.run(ctx) }()
+		synctest.Wait()
+		require.Equal(t, all, passed)
+		require.Empty(t, f.large)
+	})
 }
 
 // TestSilentPeer: a peer that says nothing holds a connection up no longer than ConnectTimeout, and none that ctx ended.

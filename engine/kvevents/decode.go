@@ -48,19 +48,22 @@ type Decoder struct {
 	scratch []byte
 }
 
-// keepMax is how many entries of a buffer outlive the batch that needed them.
-const keepMax = 1 << 20
+// How many entries of a buffer outlive the batch that needed them: some 4 MB of each.
+const (
+	keepNumbers = 1 << 19
+	keepEvents  = 1 << 14
+)
 
 func (d *Decoder) reset() {
-	d.events = recycled(d.events)
-	d.hashes = recycled(d.hashes)
-	d.tokens = recycled(d.tokens)
-	d.extras = recycled(d.extras)
-	d.parents = recycled(d.parents)
+	d.events = recycled(d.events, keepEvents)
+	d.hashes = recycled(d.hashes, keepNumbers)
+	d.tokens = recycled(d.tokens, keepNumbers)
+	d.extras = recycled(d.extras, keepNumbers)
+	d.parents = recycled(d.parents, keepNumbers)
 }
 
-func recycled[T any](s []T) []T {
-	if cap(s) > keepMax {
+func recycled[T any](s []T, most int) []T {
+	if cap(s) > most {
 		return nil
 	}
 	return s[:0]

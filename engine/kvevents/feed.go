@@ -41,14 +41,33 @@ type feed struct {
 	*Source
 	ctx context.Context //nolint:containedctx // the feed is a call of Subscribe, and lives as long
 	out chan news
+	// large has an entry for each long payload in out: messages may be far longer than engines make them.
+	large chan struct{}
+}
+
+func newFeed(ctx context.Context, s *Source) *feed {
+	return &feed{
+		Source: s, ctx: ctx, out: make(chan news, newsMax),
+		large: make(chan struct{}, max(1, s.cfg.BufferBytesMax/s.cfg.MessageBytesMax)),
+	}
 }
 
 // newsMax is how many messages wait for the machine. Beyond that they wait in the publisher's queue, whose bound is the
 // one to set: nothing is dropped here.
 const newsMax = 256
 
+// long says whether a payload is of those of which BufferBytesMax allows to wait: newsMax of the others are few bytes.
+func (n *news) long() bool { return len(n.payload) > readBytes }
+
 // tell hands news on; it reports false if the subscription has ended.
 func (f *feed) tell(n news) bool {
+	if n.long() {
+		select {
+		case f.large <- struct{}{}:
+		case <-f.ctx.Done():
+			return false
+		}
+	}
 	select {
 	case f.out <- n:
 		return true

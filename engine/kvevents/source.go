@@ -57,7 +57,7 @@ func (s *Source) Subscribe(ctx context.Context, sink func(engine.KVBatch)) error
 	defer sockets.wait()
 	defer cancel()
 
-	f := &feed{Source: s, ctx: ctx, out: make(chan news, newsMax)}
+	f := newFeed(ctx, s)
 	k := &keeper{feed: f, group: &sockets, machine: newMachine(s.cfg.limits(), s.deps.Entropy, sink)}
 	if s.cfg.Bind {
 		defer s.bound(nil)
@@ -118,6 +118,9 @@ func (k *keeper) run(ctx context.Context) error {
 				return n.err
 			}
 			k.hear(n)
+			if n.long() {
+				<-k.feed.large // its payload is no longer needed
+			}
 		case <-timer.C:
 			armed = time.Time{}
 			k.step(input{kind: tick})

@@ -57,7 +57,7 @@ func (f *feed) tune(t tuning) {
 	f.unsubscribe()
 	f.leave()
 	f.tuned = t
-	ix := f.host.w.indexes.For(t.blockTokens)
+	ix := f.host.w.indexes.Join(t.blockTokens)
 	src := prefix.Routed
 	if f.host.ref.Capabilities.KVEvents {
 		src = prefix.Events
@@ -78,6 +78,7 @@ func (f *feed) leave() {
 	}
 	f.host.ref.SetPlace(nil)
 	f.place.Index.Remove(f.place.Slot)
+	f.host.w.indexes.Leave(f.place.BlockTokens)
 	f.place = nil
 	f.slot.void(f.host.w.now)
 }
