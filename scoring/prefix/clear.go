@@ -10,6 +10,9 @@ func (ix *Index) Void(s Slot) {
 	}
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
+	if sl.gone {
+		return // its bit may be another one's by now
+	}
 	sl.stats.Voids++
 	sl.forget()
 }
@@ -142,19 +145,22 @@ func (sl *slot) sweepChunk() {
 	sl.old = leftover{}
 }
 
-// leave empties a slot that is not in use any more, so that its bit can be given to another one.
+// leave empties a slot that is not in use any more, so that its bit can be given to another one. Who found the slot while it
+// was in use sees that it is gone before it begins to empty.
 func (sl *slot) leave() {
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
+	b := sl.bank
+	b.mu.Lock()
+	sl.gone = true
+	b.mu.Unlock()
 	sl.forget()
 	for sl.old.names.used > 0 {
 		sl.sweepChunk()
 		sl.breathe()
 	}
-	b := sl.bank
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sl.gone = true
 	b.live &^= sl.bit()
 	b.void &^= sl.bit()
 }

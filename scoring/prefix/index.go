@@ -96,6 +96,11 @@ type fleet struct {
 	banks []*bank // slot i is bit i%bankSlots of bank i/bankSlots
 }
 
+// of returns the slots of a bank.
+func (f *fleet) of(bank int) []*slot {
+	return f.slots[bank*bankSlots : min((bank+1)*bankSlots, len(f.slots))]
+}
+
 // NewIndex returns an index without slots. It panics if a bound of cfg is not positive.
 func NewIndex(cfg Config) *Index {
 	if min(cfg.BlockTokens, cfg.OrphansMax, cfg.SpeculationsMax, cfg.OverflowFactor, cfg.OffloadFactor, cfg.LingerFactor) <= 0 {

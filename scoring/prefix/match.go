@@ -27,12 +27,11 @@ func (ix *Index) Match(now time.Time, keys []Key, dst []Overlap) []Overlap {
 		return dst
 	}
 	for i, b := range f.banks {
-		of := dst[i*bankSlots : min((i+1)*bankSlots, len(dst))]
 		if nano >= b.expiry.Load() {
-			b.expire(f.slots[i*bankSlots:i*bankSlots+len(of)], nano)
+			ix.expire(i, nano)
 		}
 		b.mu.RLock()
-		b.match(keys, of)
+		b.match(keys, dst[i*bankSlots:min((i+1)*bankSlots, len(dst))])
 		b.mu.RUnlock()
 	}
 	return dst

@@ -32,8 +32,11 @@ func (ix *Index) Speculate(s Slot, t scoring.Ticket, keys []Key, until time.Time
 	defer sl.speculating.Unlock()
 	clock := ix.clock.Load()
 	sl.withdraw(func(sp *speculation) bool { return sp.ticket == t || sp.until <= clock })
-	for sl.crowded(ix, len(keys)) {
-		oldest := sl.oldest()
+	for {
+		oldest := sl.inTheWay(ix, len(keys))
+		if oldest == nil {
+			break
+		}
 		sl.withdraw(func(sp *speculation) bool { return sp == oldest })
 	}
 	if ends := ix.since(until); ends > clock {
@@ -41,17 +44,15 @@ func (ix *Index) Speculate(s Slot, t scoring.Ticket, keys []Key, until time.Time
 	}
 }
 
-// crowded says whether another sequence must wait for an older one to go. One always has room.
-func (sl *slot) crowded(ix *Index, blocks int) bool {
+// inTheWay returns the oldest sequence if it must go to make room for another one, else nil. One always has room. The
+// feed's goroutine may drop what it confirms at any moment, so the question and its answer are under one lock.
+func (sl *slot) inTheWay(ix *Index, blocks int) *speculation {
 	sl.bank.mu.RLock()
 	defer sl.bank.mu.RUnlock()
 	n := len(sl.speculations)
-	return n >= ix.cfg.SpeculationsMax || n > 0 && sl.claimed+blocks > sl.capacity*ix.cfg.OverflowFactor
-}
-
-func (sl *slot) oldest() *speculation {
-	sl.bank.mu.RLock()
-	defer sl.bank.mu.RUnlock()
+	if n == 0 || n < ix.cfg.SpeculationsMax && sl.claimed+blocks <= sl.capacity*ix.cfg.OverflowFactor {
+		return nil
+	}
 	return sl.speculations[0]
 }
 
@@ -256,18 +257,20 @@ func (sl *slot) withdrawAll() {
 }
 
 // expire drops the speculations of a bank's slots whose time is over.
-func (b *bank) expire(slots []*slot, now int64) {
-	for _, sl := range slots {
+func (ix *Index) expire(bank int, now int64) {
+	f := ix.fleet.Load()
+	for _, sl := range f.of(bank) {
 		if sl != nil {
 			sl.speculating.Lock()
 			sl.withdraw(func(sp *speculation) bool { return sp.until <= now })
 			sl.speculating.Unlock()
 		}
 	}
+	b := f.banks[bank]
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	next := int64(math.MaxInt64)
-	for _, sl := range slots {
+	for _, sl := range ix.fleet.Load().of(bank) { // a slot may have been added meanwhile, and told of a speculation
 		if sl != nil {
 			for _, sp := range sl.speculations {
 				next = min(next, sp.until)
