@@ -23,6 +23,7 @@ type Config struct {
 	Rank *int
 
 	ReplayTimeout        time.Duration // longest silence within a replay, and how long what is known may wait for proof
+	ReplayWhole          time.Duration // longest replay: one that goes on and on is none, and holds up what is published
 	RetryFirst, RetryMax time.Duration // wait before a failed replay is tried again; doubles, with jitter
 	// CheckFirst after it is connected, and every CheckEvery, a publisher of whom nothing was heard is asked whether there
 	// was something: nothing else would show a loss before a silence.
@@ -42,6 +43,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		ReplayTimeout:  5 * time.Second,
+		ReplayWhole:    time.Minute,
 		RetryFirst:     time.Second,
 		RetryMax:       30 * time.Second,
 		CheckFirst:     250 * time.Millisecond,
@@ -62,6 +64,7 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	errs := []error{
 		wire.PositiveDuration("ReplayTimeout", c.ReplayTimeout),
+		wire.PositiveDuration("ReplayWhole", c.ReplayWhole),
 		wire.PositiveDuration("RetryFirst", c.RetryFirst),
 		wire.PositiveDuration("RetryMax", c.RetryMax),
 		wire.PositiveDuration("CheckFirst", c.CheckFirst),

@@ -35,7 +35,8 @@
 //   - A first batch with the number 0 finds an empty cache; so does an AllBlocksCleared. From there the feed is whole.
 //   - What cannot be read even from the replay, and an event that cannot be read and may be a removal, may have taken
 //     blocks away: what was known is void (Reset), what comes after is true but not all (Partial).
-//   - While a replay runs, what is published is read and held within bounds; beyond them the replay is given up. A second
+//   - While a replay runs, what is published is read and held within bounds; beyond them, and where it goes on for longer
+//     than ReplayWhole, the replay is given up. A second
 //     try holds nothing up: batches leave as they come until it answers.
 //   - A publisher heeds a subscription some time after it is sent, and a batch can be lost before a silence: a publisher
 //     of whom nothing is heard is asked for its last batch (CheckFirst, CheckEvery).

@@ -47,6 +47,7 @@ func TestValidate(t *testing.T) {
 		"ReplayEndpoint":   func(c *Config) { c.ReplayEndpoint = "tcp://*:5558" },
 		"Rank":             func(c *Config) { c.Rank = new(-1) },
 		"ReplayTimeout":    func(c *Config) { c.ReplayTimeout = 0 },
+		"ReplayWhole":      func(c *Config) { c.ReplayWhole = 0 },
 		"BufferBatchesMax": func(c *Config) { c.BufferBatchesMax = 0 },
 		"CheckEvery":       func(c *Config) { c.CheckEvery = -1 },
 	} {

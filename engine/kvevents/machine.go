@@ -49,7 +49,7 @@ type effect struct {
 // limits are the bounds and times of a machine, see [Config].
 type limits struct {
 	replay                      bool // the engine can be asked for what it published before
-	replayTimeout               time.Duration
+	replayTimeout, replayWhole  time.Duration
 	retryFirst, retryMax        time.Duration
 	checkFirst, checkEvery      time.Duration
 	replayBatchesMax            int

@@ -31,6 +31,7 @@ type attempt struct {
 	damaged  bool // batches within it were missing or garbled, the last one at damage
 	damage   uint64
 	deadline time.Time // of the next answer
+	latest   time.Time // of the last one
 }
 
 func (a *attempt) is(id uint64) bool { return a.active && a.id == id }
@@ -40,7 +41,7 @@ func (m *machine) ask(p purpose, from uint64, holding bool) {
 	m.attempts++
 	m.attempt = attempt{
 		active: true, id: m.attempts, purpose: p, from: from, start: m.next, holding: holding,
-		deadline: m.now.Add(m.limits.replayTimeout),
+		deadline: m.now.Add(min(m.limits.replayTimeout, m.limits.replayWhole)), latest: m.now.Add(m.limits.replayWhole),
 	}
 	m.retryAt = time.Time{}
 	m.effects = append(m.effects, effect{kind: askReplay, attempt: m.attempts, from: from})
@@ -93,7 +94,9 @@ func jittered(d time.Duration, entropy uint64) time.Duration {
 func (m *machine) replayed(seq uint64, payload []byte) {
 	a := &m.attempt
 	a.batches++
-	a.deadline = m.now.Add(m.limits.replayTimeout)
+	if a.deadline = m.now.Add(m.limits.replayTimeout); a.deadline.After(a.latest) {
+		a.deadline = a.latest
+	}
 	if a.batches > m.limits.replayBatchesMax {
 		m.fail()
 		return

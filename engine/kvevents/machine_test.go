@@ -394,3 +394,24 @@ func TestMachine(t *testing.T) {
 		})
 	}
 }
+
+// TestReplayWithoutEnd: a replay each of whose answers is in time, but that does not end, is given up in the end, and what
+// was published meanwhile counts.
+func TestReplayWithoutEnd(t *testing.T) {
+	s := newStage(t, nil)
+	l := s.m.limits
+	s.play("up")
+	s.play("pub 1/9999999")
+	began := s.now
+	for seq := range uint64(1000) {
+		s.now = s.now.Add(l.replayTimeout / 2)
+		if s.now.Equal(s.m.deadline()) {
+			break
+		}
+		s.play(fmt.Sprintf("ans 1/%d", seq))
+	}
+	require.Equal(t, l.replayWhole, s.now.Sub(began))
+	s.out = nil
+	s.step(input{kind: tick})
+	require.Equal(t, []string{"partial reset", "partial #9999999", "drop"}, s.out)
+}

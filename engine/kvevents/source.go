@@ -70,7 +70,7 @@ func (s *Source) Subscribe(ctx context.Context, sink func(engine.KVBatch)) error
 
 func (c Config) limits() limits {
 	return limits{
-		replay: c.ReplayEndpoint != "", replayTimeout: c.ReplayTimeout,
+		replay: c.ReplayEndpoint != "", replayTimeout: c.ReplayTimeout, replayWhole: c.ReplayWhole,
 		retryFirst: c.RetryFirst, retryMax: c.RetryMax, checkFirst: c.CheckFirst, checkEvery: c.CheckEvery,
 		replayBatchesMax: c.ReplayBatchesMax, bufferBatchesMax: c.BufferBatchesMax, bytesHeld: c.BufferBytesMax,
 	}
