@@ -82,7 +82,7 @@ func (ix *Index) Apply(s Slot, events []Event) {
 		rest = len(sl.joining) > 0 || sl.shown
 		sl.bank.mu.Unlock()
 		clear(sl.scratch.parts[:sl.scratch.n]) // they keep the batch alive
-		if sl.tally[Device] > sl.capacity*ix.cfg.OverflowFactor {
+		if max(sl.tally[Device], len(sl.torn)) > sl.capacity*ix.cfg.OverflowFactor {
 			sl.stats.Overflows++
 			sl.forget()
 		}

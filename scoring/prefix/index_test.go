@@ -1,6 +1,7 @@
 package prefix_test
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -395,6 +396,62 @@ func TestOddEvents(t *testing.T) {
 			require.Equal(t, onDevice(2), ix.Match(start, seq.keys(), nil))
 		}
 	})
+}
+
+// TestOneNameForTwoSalts: an engine whose names leave out the salt. What one tenant's sequence goes on with is never claimed
+// for the other's, in whatever order blocks come and go.
+func TestOneNameForTwoSalts(t *testing.T) {
+	of := func(salt string) sequence {
+		return sequence{prefix.Namespace{Model: model, Salt: salt}, []uint32{1, 2, 3, 4, 5, 6}}
+	}
+	store := func(salt string, from, to uint64) prefix.Event {
+		e := prefix.Event{
+			Kind: prefix.Stored, Salt: salt, BlockTokens: blockTokens, Tokens: of(salt).tokens[from*blockTokens : to*blockTokens],
+		}
+		for name := from + 1; name <= to; name++ {
+			e.Hashes = append(e.Hashes, name)
+		}
+		if from > 0 {
+			e.Parent = &from
+		}
+		return e
+	}
+	remove := func(names ...uint64) prefix.Event { return prefix.Event{Kind: prefix.Removed, Hashes: names} }
+	for name, c := range map[string]struct {
+		events    []prefix.Event
+		red, blue scoring.Blocks // that are claimed for each salt
+	}{
+		"the other's goes on": {[]prefix.Event{store("red", 0, 2), store("blue", 0, 2), store("blue", 2, 3)}, 2, 0},
+		"the other's was longer": {
+			[]prefix.Event{store("red", 0, 1), store("blue", 0, 2), store("blue", 2, 3), store("red", 1, 2)}, 1, 0,
+		},
+		"the first leaves and comes back": {
+			[]prefix.Event{
+				store("red", 0, 2), store("blue", 0, 2), remove(2, 1), store("red", 0, 2), store("blue", 2, 3),
+			}, 2, 0,
+		},
+		"by name alone": {
+			[]prefix.Event{
+				store("red", 0, 1), store("blue", 0, 1), {Kind: prefix.Stored, Tier: prefix.Host, Hashes: []uint64{1}}, remove(1),
+			}, 0, 0,
+		},
+		"both leave, and all is well again": {
+			[]prefix.Event{
+				store("red", 0, 2), store("blue", 0, 3), remove(2, 1), remove(3, 2, 1), store("blue", 0, 2), store("blue", 2, 3),
+			}, 0, 3,
+		},
+	} {
+		for _, copies := range []prefix.Copies{prefix.AsSet, prefix.Counted} {
+			t.Run(fmt.Sprintf("%s, copies=%d", name, copies), func(t *testing.T) {
+				ix := prefix.NewIndex(testConfig())
+				s := ix.Add(prefix.SlotConfig{Source: prefix.Events, Copies: copies, CapacityBlocks: 100})
+				ix.Apply(s, c.events)
+				for salt, want := range map[string]scoring.Blocks{"red": c.red, "blue": c.blue} {
+					require.Equal(t, []prefix.Overlap{{Device: want}}, ix.Match(start, of(salt).keys(), nil), salt)
+				}
+			})
+		}
+	}
 }
 
 // TestExtrasIsolate: a block that depends on more than its tokens never meets the text with the same tokens, nor one that

@@ -30,9 +30,8 @@ func (sl *slot) noteTiers(events []Event) {
 // bank's lock. What is in use for several contents does not linger: no telling which one would come back.
 func (sl *slot) retire(at spot, name uint64, id uint32) {
 	lg := &sl.lingering
-	if !lg.wanted || sl.torn[name] {
+	if !lg.wanted || sl.torn[name] > 0 {
 		sl.names.removeAt(at)
-		sl.forgetTorn(name)
 		return
 	}
 	sl.names.setAt(at, id|odd)

@@ -139,7 +139,9 @@ func (sl *slot) adopt(name uint64, id uint32, sum uint64) {
 		sl.dropOrphan(o)
 		if o.told && o.sum != sum {
 			sl.stats.Conflicts++
-			sl.tear(name)
+			for _, c := range o.copies {
+				sl.tear(name, c.n)
+			}
 		} else {
 			sl.addAll(name, id, o.copies)
 		}
@@ -165,7 +167,7 @@ func (sl *slot) join(most int) {
 	for len(sl.joining) > 0 {
 		parent := sl.joining[len(sl.joining)-1]
 		waiting := sl.orphans.byParent[parent.name]
-		if len(waiting) == 0 || sl.names.get(parent.name)&^odd != parent.id || sl.torn[parent.name] {
+		if len(waiting) == 0 || sl.names.get(parent.name)&^odd != parent.id || sl.torn[parent.name] > 0 {
 			sl.joining = sl.joining[:len(sl.joining)-1]
 			continue
 		}

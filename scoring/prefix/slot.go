@@ -19,7 +19,7 @@ type slot struct {
 	// copies counts, by plane, the copies of odd names. A name that is not odd has one copy, in plane 0.
 	copies    []dict
 	aliases   map[planeEntry]int // names of an entry with copies in a plane, or lingering, where there are several
-	torn      map[uint64]bool    // names in use for several contents, of which the first one is known
+	torn      map[uint64]int     // copies of names that are left out because they may be of several contents, see tear
 	tally     [NumTiers]int      // copies by tier, orphans included
 	orphans   orphans
 	lingering lingering
@@ -31,7 +31,7 @@ type slot struct {
 	stats     Stats    // the counters; the gauges are filled in by snapshot
 	scratch   chunk
 
-	// Guarded by the bank's mu; speculating also serialises those who change the list.
+	// Guarded by the bank's mu; speculating also serialises all who change the list but confirm, which only takes from it.
 	speculating  sync.Mutex
 	speculations []*speculation
 	claimed      int  // blocks of all speculations
@@ -188,7 +188,9 @@ func (sl *slot) remove(p plane, name uint64, at spot, v uint32) {
 	switch {
 	case v == 0:
 		if !sl.orphans.remove(p, name) {
-			sl.stats.UnknownRemovals++
+			if !sl.mend(name) {
+				sl.stats.UnknownRemovals++
+			}
 			return
 		}
 	case v&odd == 0:
@@ -227,12 +229,6 @@ func (sl *slot) removeOdd(p plane, at spot, name uint64, id uint32) bool {
 		sl.loseName(p, id)
 	}
 	return true
-}
-
-func (sl *slot) forgetTorn(name uint64) {
-	if len(sl.torn) > 0 {
-		delete(sl.torn, name)
-	}
 }
 
 // holdsName says whether a name has copies in a plane.

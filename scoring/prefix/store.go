@@ -21,10 +21,10 @@ const (
 func (sl *slot) behind(name uint64) place {
 	v := sl.names.get(name)
 	switch {
+	case sl.torn[name] > 0:
+		return place{kind: torn}
 	case v == 0:
 		return place{name: name, kind: unknown}
-	case sl.torn[name]:
-		return place{kind: torn}
 	default:
 		return place{id: v &^ odd, key: sl.bank.entry(v &^ odd).key}
 	}
@@ -60,6 +60,9 @@ func (sl *slot) store(ix *Index, part *part) bool {
 	for i := range hashes {
 		if at.kind == torn || !sl.storeBlock(ix, part, i, &at, sums[i]) {
 			sl.stats.Conflicts += uint64(len(hashes) - i)
+			for _, name := range e.Hashes[part.from+i : part.of] {
+				sl.tear(name, 1)
+			}
 			return false
 		}
 	}
@@ -76,7 +79,6 @@ func (sl *slot) storeBlock(ix *Index, part *part, i int, at *place, sum uint64) 
 		// A further copy of a known block whose parent was evicted meanwhile: its place in the tree is known.
 		if v != 0 && !b.follows(id, sum) {
 			if !sl.discard(spot, name) {
-				sl.tear(name)
 				return false
 			}
 			v = 0
@@ -90,7 +92,6 @@ func (sl *slot) storeBlock(ix *Index, part *part, i int, at *place, sum uint64) 
 		key := chain(at.key, sum)
 		if v != 0 && b.entry(id).key != key {
 			if !sl.discard(spot, name) {
-				sl.tear(name)
 				return false
 			}
 			v = 0
@@ -118,6 +119,8 @@ func (b *bank) follows(id uint32, sum uint64) bool {
 // if it may come; else it is ignored.
 func (sl *slot) attach(ix *Index, part *part, name uint64, at spot, v uint32) {
 	switch {
+	case sl.torn[name] > 0:
+		sl.stats.Conflicts++
 	case v != 0:
 		sl.add(part.p, at, name, v, v&^odd, 1)
 	case part.form == awaited:
@@ -127,12 +130,23 @@ func (sl *slot) attach(ix *Index, part *part, name uint64, at spot, v uint32) {
 	}
 }
 
-// tear notes that a name is in use for several contents. The first one stays: each of its copies was counted, and every
-// removal of the name takes one, so it is never claimed for longer than it is held. But what comes behind the name may
-// belong to either.
-func (sl *slot) tear(name uint64) {
+// tear notes copies of a name that are of other content than the one it is known for, or whose place is not known because
+// they are behind such a one. What was first stays: every removal of the name takes a copy of it first, so it is never claimed
+// for longer than it is held. But what comes behind the name may belong to either, until the engine has removed as many.
+func (sl *slot) tear(name uint64, copies int) {
 	if sl.torn == nil {
-		sl.torn = map[uint64]bool{}
+		sl.torn = map[uint64]int{}
 	}
-	sl.torn[name] = true
+	sl.torn[name] += copies
+}
+
+// mend is the end of one copy that tear noted; false if there is none.
+func (sl *slot) mend(name uint64) bool {
+	n := sl.torn[name]
+	if n == 1 {
+		delete(sl.torn, name)
+	} else if n > 1 {
+		sl.torn[name] = n - 1
+	}
+	return n > 0
 }
