@@ -132,7 +132,7 @@ func (p *connection) schedule(c actor.Context, wait time.Duration) {
 		p.timer.Stop()
 	}
 	self, root := c.Self(), c.ActorSystem().Root
-	p.timer = time.AfterFunc(wait, func() { root.Send(self, due{}) })
+	p.timer = time.AfterFunc(supervise.Soon(wait), func() { root.Send(self, due{}) })
 }
 
 func (p *connection) probe(c actor.Context) {

@@ -115,10 +115,13 @@ func (m *machine) sample(l engine.Load) {
 	m.ledger.Sample(used, l.RunningSequences)
 }
 
-func (m *machine) missed(why string) {
-	if m.sampled && m.ledger.MissedSample() {
+// missed reports whether what others used counts no more: then there may be more room than before.
+func (m *machine) missed(why string) bool {
+	expired := m.sampled && m.ledger.MissedSample()
+	if expired {
 		m.emit(alarm{"the engine's own use of its cache has been unknown for three probes: " + why})
 	}
+	return expired
 }
 
 // confirm ends what lingers on an engine that does not confirm aborts but whose figures show that it has let go.
@@ -223,7 +226,7 @@ func (m *machine) probeFailed(now time.Time, p ProbeFailed) {
 	f := p.Failure
 	m.failedProbes++
 	m.lastError = f.Error()
-	m.missed("its probes fail")
+	expired := m.missed("its probes fail")
 	if f.Kind == engine.Refused {
 		// Nobody listened at some moment since: what was granted before can't run on a later process.
 		m.life.seen, m.life.refused = p.Began, true
@@ -242,7 +245,7 @@ func (m *machine) probeFailed(now time.Time, p ProbeFailed) {
 			m.emit(voidIndex{})
 		default:
 			m.emit(hurryProbe{})
-			m.emit(publish{})
+			m.emit(publish{room: expired})
 		}
 	case Draining:
 		if m.failedProbes >= m.cfg.FailedProbes && f.Kind == engine.Refused {

@@ -624,6 +624,25 @@ func TestForeignUse(t *testing.T) {
 	}
 }
 
+// TestForeignUseExpiresWithAFailedProbe: who waits hears of the room, also where a single failure between answers without
+// figures makes it expire while the replica serves on.
+func TestForeignUseExpiresWithAFailedProbe(t *testing.T) {
+	b := reach(t, Ready)
+	s := status("a")
+	s.Load.UsedBlocks, s.Load.RunningSequences = ptr(95), ptr(2)
+	for range 3 {
+		b.probed(s)
+	}
+	s.Load = engine.Load{}
+	b.probed(s)
+	b.probed(s)
+	require.EqualValues(t, 95, b.m.snapshot().Load.ForeignBlocks)
+	told := b.probeFailed(engine.Broken)
+	require.Equal(t, Ready, b.m.state)
+	require.Zero(t, b.m.snapshot().Load.ForeignBlocks)
+	require.True(t, room(told))
+}
+
 // TestNoCacheEvents: a feed that never begins is waited for a bounded time, and said once each time.
 func TestNoCacheEvents(t *testing.T) {
 	b := reach(t, Warming)

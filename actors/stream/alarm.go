@@ -1,18 +1,30 @@
 package stream
 
-import "time"
+import (
+	"time"
+
+	"plimsoll/actors/supervise"
+)
 
 // alarm is a call's one timer. Deadlines move on with every token, so it is left to ring early and set again then, rather
-// than moved each time.
+// than moved each time. It is never set to ring at once, and rings through a function rather than a channel of the timer,
+// for the reason that [supervise.Soon] has.
 type alarm struct {
 	timer *time.Timer
-	at    *time.Time // when it rings; nil: it does not
+	ring  chan struct{} // capacity 1
+	at    *time.Time    // when it rings; nil: it does not
 }
 
 func newAlarm() *alarm {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	return &alarm{timer: timer}
+	a := &alarm{ring: make(chan struct{}, 1)}
+	a.timer = time.AfterFunc(time.Hour, func() {
+		select {
+		case a.ring <- struct{}{}:
+		default:
+		}
+	})
+	a.timer.Stop()
+	return a
 }
 
 // set has it ring at a time or before it, if wanted.
@@ -22,11 +34,11 @@ func (a *alarm) set(at time.Time, wanted bool) {
 	}
 	rings := at // a copy, so that not every call's argument escapes
 	a.at = &rings
-	a.timer.Reset(max(0, time.Until(at)))
+	a.timer.Reset(supervise.Soon(time.Until(at)))
 }
 
 // rings is the channel on which it rings; who receives calls rung.
-func (a *alarm) rings() <-chan time.Time { return a.timer.C }
+func (a *alarm) rings() <-chan struct{} { return a.ring }
 
 // rung notes that it has rung.
 func (a *alarm) rung() { a.at = nil }

@@ -2,6 +2,11 @@ package supervise
 
 import "time"
 
+// Soon is how long to set a timer for that is due in d: never 0. In the virtual time of tests (testing/synctest, Go 1.26) a
+// timer that is due at once is run by whoever sets it, and one with a channel by whoever looks at that; two at a time
+// share what the race detector knows of a goroutine, and it crashes.
+func Soon(d time.Duration) time.Duration { return max(time.Nanosecond, d) }
+
 // Alarm is the one timer of an actor whose machine says when it wants to be called next. The actor's goroutine owns it.
 type Alarm struct {
 	timer *time.Timer
@@ -21,7 +26,7 @@ func (a *Alarm) Set(at time.Time, on bool, ring func()) {
 		return
 	}
 	a.at = at
-	a.timer = time.AfterFunc(max(0, time.Until(at)), ring)
+	a.timer = time.AfterFunc(Soon(time.Until(at)), ring)
 }
 
 // Rung says that ring's message has come: what is set next is new, even if it is for the same time.

@@ -22,7 +22,8 @@ func TestAlarm(t *testing.T) {
 		require.Equal(t, []string{"second"}, rung, "the first was replaced")
 
 		a.Rung()
-		a.Set(start.Add(2*time.Second), true, ring("late")) // in the past: at once
+		a.Set(start.Add(2*time.Second), true, ring("late")) // in the past: soon
+		time.Sleep(Soon(0))
 		synctest.Wait()
 		require.Equal(t, []string{"second", "late"}, rung)
 

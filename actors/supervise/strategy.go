@@ -59,7 +59,7 @@ func (s *Strategy) HandleFailure(
 	failed.Delay = b.Strike(time.Now(), s.rng)
 	failed.Strikes = b.Strikes()
 	var t *time.Timer
-	t = time.AfterFunc(failed.Delay, func() {
+	t = time.AfterFunc(Soon(failed.Delay), func() {
 		s.mu.Lock()
 		delete(s.timers, t)
 		closed := s.closed

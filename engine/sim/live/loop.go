@@ -72,7 +72,7 @@ func newLoop(e *Engine) (*loop, error) {
 	if err := l.birth(); err != nil {
 		return nil, err
 	}
-	l.timer = time.NewTimer(0)
+	l.timer = time.NewTimer(time.Hour)
 	l.timer.Stop()
 	l.publish()
 	return l, nil
