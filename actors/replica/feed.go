@@ -24,6 +24,8 @@ type feed struct {
 	m      *feedMachine
 	meter  *meter.Feed
 	alarm  supervise.Alarm
+	log    *slog.Logger // names the replica
+	states stateLog
 
 	sub      *subscription // nil while none runs
 	routed   *Place        // nil unless what is routed is remembered
@@ -49,7 +51,10 @@ const (
 )
 
 func newFeed(cfg Config, deps Deps, parent *actor.PID) *feed {
-	f := &feed{deps: deps, parent: parent, meter: deps.Meter.Feed(string(deps.Ref.ID))}
+	f := &feed{
+		deps: deps, parent: parent, meter: deps.Meter.Feed(string(deps.Ref.ID)),
+		log: deps.Log.With(slog.String("replica", string(deps.Ref.ID))),
+	}
 	if deps.Ref.Capabilities.KVEvents {
 		f.source, _ = deps.Ref.Engine.(engine.KVSource)
 	}
@@ -120,13 +125,12 @@ func (f *feed) step(c actor.Context, event any) {
 		case nowIndex:
 			f.become(e.state)
 			f.deps.Ref.feed.why.Store(&e.why)
-			f.deps.Log.Info("replica index", slog.String("replica", string(f.deps.Ref.ID)),
-				slog.String("state", e.state.String()), slog.String("why", e.why))
+			f.states.now(time.Now(), f.log, e)
 		case feedBegun:
 			c.Send(f.parent, FeedReady{f.m.tuned.incarnation})
 		case distrusted:
 			f.meter.Distrusted()
-			f.deps.Log.Warn("replica index built anew", slog.String("replica", string(f.deps.Ref.ID)), slog.String("why", e.why))
+			f.log.Warn("replica index built anew", slog.String("why", e.why))
 		}
 	}
 	if f.m.owed == nil {
@@ -271,6 +275,7 @@ func (f *feed) tick(c actor.Context) {
 	now := time.Now()
 	if !now.Before(f.reportAt) {
 		f.reportAt = now.Add(reportEvery)
+		f.states.catchUp(now, f.log)
 		if f.report() {
 			f.step(c, misled{"it held more than the engine can: removals are lost"})
 		}
