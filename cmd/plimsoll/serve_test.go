@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 type server struct {
 	*exec.Cmd
 	url string
-	log chan string // what it logged after the line that says its address; closed at its end
+	log chan string // what it logged; closed at its end
 }
 
 // start runs plimsoll serve on a free port until the test ends.
@@ -61,6 +61,7 @@ func launch(t *testing.T, command string, args ...string) *server {
 		if line.Msg == "listening" {
 			s.url = line.URL
 		}
+		s.log <- lines.Text() // a replica may be ready before its server listens
 	}
 	go func() {
 		defer close(s.log)
