@@ -14,7 +14,7 @@ func TestParseLaunch(t *testing.T) {
 	two, four, log, model, minute := 2, 4, "/var/log/{name}.log", "org/m", time.Minute
 	of := func(kind, name string) ReplicaSpec { return ReplicaSpec{Kind: kind, Name: name} }
 	words := []string{"llama-server", "-m", "x.gguf", "--port", "{port}"}
-	for text, want := range map[string]LaunchSpec{
+	parsesAs(t, ParseLaunch, map[string]LaunchSpec{
 		"llamacpp=llama-server -m x.gguf --port {port}": {Engine: of("llamacpp", "llamacpp-3"), Command: process.Command{Words: words}},
 		"llamacpp,name=gpu,count=2,slots=4=llama-server -m x.gguf --port {port}": {
 			Engine: ReplicaSpec{Kind: "llamacpp", Name: "gpu", Slots: &four}, Count: &two, Command: process.Command{Words: words},
@@ -24,16 +24,7 @@ func TestParseLaunch(t *testing.T) {
 			Command: process.Command{Words: []string{"vllm", "serve", "a b", "--port={port}", "-x", `{"a":"b,c"}`}, Folder: "/srv"},
 			Devices: []string{"0", "1"}, LogFile: &log, StartTimeout: &minute,
 		},
-	} {
-		t.Run(text, func(t *testing.T) {
-			spec, err := ParseLaunch(text, 3)
-			require.NoError(t, err)
-			require.Equal(t, want, spec)
-			again, err := ParseLaunch(spec.String(), 1)
-			require.NoError(t, err)
-			require.Equal(t, spec, again)
-		})
-	}
+	})
 }
 
 func TestParseLaunchSaysWhatToDo(t *testing.T) {

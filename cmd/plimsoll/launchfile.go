@@ -11,47 +11,28 @@ import (
 // launches is the setting of what is started. In the file a launch is a text as on the command line, or a mapping, which can
 // say more: words that need no quoting, and an environment.
 func launches(name, usage string, p *[]LaunchSpec) setting {
-	return setting{
-		name: name, usage: usage, list: true, lines: true,
-		decode: func(texts []string) error {
-			specs := make([]LaunchSpec, 0, len(texts))
-			for i, text := range texts {
-				spec, err := ParseLaunch(text, i+1)
-				if err != nil {
-					return err
-				}
-				specs = append(specs, spec)
+	s := specs(name, usage, ParseLaunch, p)
+	s.lines = true
+	s.decodeNodes = func(items []*yaml.Node) (line int, err error) {
+		list := make([]LaunchSpec, 0, len(items))
+		for i, item := range items {
+			spec, line, err := launchOf(item, i+1)
+			if err != nil {
+				return line, err
 			}
-			*p = specs
-			return nil
-		},
-		encode: func() []string {
-			texts := make([]string, 0, len(*p))
-			for _, spec := range *p {
-				texts = append(texts, spec.String())
-			}
-			return texts
-		},
-		decodeNodes: func(items []*yaml.Node) (line int, err error) {
-			specs := make([]LaunchSpec, 0, len(items))
-			for i, item := range items {
-				spec, line, err := launchOf(item, i+1)
-				if err != nil {
-					return line, err
-				}
-				specs = append(specs, spec)
-			}
-			*p = specs
-			return 0, nil
-		},
-		encodeNodes: func() []*yaml.Node {
-			nodes := make([]*yaml.Node, 0, len(*p))
-			for _, spec := range *p {
-				nodes = append(nodes, spec.node())
-			}
-			return nodes
-		},
+			list = append(list, spec)
+		}
+		*p = list
+		return 0, nil
 	}
+	s.encodeNodes = func() []*yaml.Node {
+		nodes := make([]*yaml.Node, 0, len(*p))
+		for _, spec := range *p {
+			nodes = append(nodes, spec.node())
+		}
+		return nodes
+	}
+	return s
 }
 
 // launchOf reads one launch of the file; with an error it returns the line at fault.

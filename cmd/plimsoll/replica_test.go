@@ -1,15 +1,31 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
+// parsesAs checks what texts are read as, the third of their list, and that what is printed reads the same.
+func parsesAs[S fmt.Stringer](t *testing.T, parse func(text string, number int) (S, error), cases map[string]S) {
+	t.Helper()
+	for text, want := range cases {
+		t.Run(text, func(t *testing.T) {
+			spec, err := parse(text, 3)
+			require.NoError(t, err)
+			require.Equal(t, want, spec)
+			again, err := parse(spec.String(), 1)
+			require.NoError(t, err)
+			require.Equal(t, spec, again)
+		})
+	}
+}
+
 func TestParseReplica(t *testing.T) {
 	four, many, key := 4, 32768, "ENGINE_KEY"
 	zero, model, api := 0, "org/m", "generate"
-	for text, want := range map[string]ReplicaSpec{
+	parsesAs(t, ParseReplica, map[string]ReplicaSpec{
 		"llamacpp=http://127.0.0.1:8081":                  {Kind: "llamacpp", Target: "http://127.0.0.1:8081", Name: "127.0.0.1:8081"},
 		"llamacpp=http://127.0.0.1:8081/":                 {Kind: "llamacpp", Target: "http://127.0.0.1:8081", Name: "127.0.0.1:8081"},
 		"llamacpp=https://gpu.example/llama/":             {Kind: "llamacpp", Target: "https://gpu.example/llama", Name: "gpu.example"},
@@ -25,16 +41,7 @@ func TestParseReplica(t *testing.T) {
 			Kind: "vllm", Target: "http://a:1", Name: "a:1", Events: new("tcp://a:5557"), Replay: new("tcp://a:5657"),
 		},
 		"vllm=http://a:1,events-bind=tcp://*:5557": {Kind: "vllm", Target: "http://a:1", Name: "a:1", EventsBind: new("tcp://*:5557")},
-	} {
-		t.Run(text, func(t *testing.T) {
-			spec, err := ParseReplica(text, 3)
-			require.NoError(t, err)
-			require.Equal(t, want, spec)
-			again, err := ParseReplica(spec.String(), 1)
-			require.NoError(t, err)
-			require.Equal(t, spec, again)
-		})
-	}
+	})
 }
 
 func TestParseReplicaSaysWhatToDo(t *testing.T) {

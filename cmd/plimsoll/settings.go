@@ -38,9 +38,9 @@ func (s setting) env() string { return envOf(s.name) }
 func (c *Config) settings() []setting {
 	return []setting{
 		text("listen", "serve on `HOST:PORT`", &c.Listen),
-		replicas("replica", "serve with the engine at `KIND=URL`; once for each engine, in the place of the four simulated ones. "+
+		specs("replica", "serve with the engine at `KIND=URL`; once for each engine, in the place of the four simulated ones. "+
 			"Options follow it: ,name=NAME ,capacity-tokens=N ,slots=N ,api-key-env=VARIABLE; for vllm also ,model=NAME ,api=ROUTE ,rank=N "+
-			",events=WHERE ,events-bind=ADDRESS ,replay=ADDRESS", &c.Replicas),
+			",events=WHERE ,events-bind=ADDRESS ,replay=ADDRESS", ParseReplica, &c.Replicas),
 		launches("launch", "start the engine `KIND=COMMAND` on a port of its own, {port} in the command, and keep it running; once for each command. "+
 			"Options stand before its =: ,name=NAME ,count=N ,devices=A+B ,folder=DIR ,log-file=FILE ,start-timeout=TIME and those of --replica", &c.Launches),
 		count("launch-count", "start `N` engines for each --launch that does not say how many", 1, &c.LaunchCount),
@@ -222,19 +222,20 @@ func count(name, usage string, least int, p *int) setting {
 	}
 }
 
-func replicas(name, usage string, p *[]ReplicaSpec) setting {
+// specs is a setting of a list whose items stand for themselves: parse reads one, numbered from 1, and its String is the inverse.
+func specs[S fmt.Stringer](name, usage string, parse func(text string, number int) (S, error), p *[]S) setting {
 	return setting{
 		name: name, usage: usage, list: true,
 		decode: func(texts []string) error {
-			specs := make([]ReplicaSpec, 0, len(texts))
+			list := make([]S, 0, len(texts))
 			for i, text := range texts {
-				spec, err := ParseReplica(text, i+1)
+				spec, err := parse(text, i+1)
 				if err != nil {
 					return err
 				}
-				specs = append(specs, spec)
+				list = append(list, spec)
 			}
-			*p = specs
+			*p = list
 			return nil
 		},
 		encode: func() []string {
