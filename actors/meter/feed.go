@@ -62,6 +62,16 @@ type Feed struct {
 	last      prefix.Stats // what Index was given last
 }
 
+// Labels of what is counted by kind.
+var (
+	eventLabels = [prefix.NumEventKinds]string{prefix.Stored: "stored", prefix.Removed: "removed", prefix.Cleared: "cleared"}
+	tierLabels  = [prefix.NumTiers]string{prefix.Device: "device", prefix.Host: "host", prefix.Disk: "disk"}
+	skipLabels  = [engine.NumKVSkips]string{
+		engine.KVSkipFrames: "frames", engine.KVSkipBatch: "batch", engine.KVSkipEvent: "event",
+		engine.KVSkipUnknownType: "unknown_type", engine.KVSkipOldLife: "old_life",
+	}
+)
+
 // leftOut are the reasons for which the index leaves something out.
 var leftOut = [...]string{
 	"other_block_size", "other_attention", "malformed", "conflict", "unknown_name", "offload_full", "orphan_dropped", "unknown_removal",
@@ -95,59 +105,16 @@ func (m *Meter) Feed(replica string) *Feed {
 	for i, reason := range leftOut {
 		f.left[i] = m.feed.left.WithLabelValues(replica, reason)
 	}
-	for tier := range prefix.NumTiers {
-		f.blocks[tier] = m.feed.blocks.WithLabelValues(replica, tierLabel(tier))
+	for tier, label := range tierLabels {
+		f.blocks[tier] = m.feed.blocks.WithLabelValues(replica, label)
 	}
-	for kind := range prefix.NumEventKinds {
-		f.events[kind] = m.feed.events.WithLabelValues(replica, eventLabel(kind))
+	for kind, label := range eventLabels {
+		f.events[kind] = m.feed.events.WithLabelValues(replica, label)
 	}
-	for reason := range engine.NumKVSkips {
-		f.skipped[reason] = m.feed.skipped.WithLabelValues(replica, skipLabel(reason))
+	for reason, label := range skipLabels {
+		f.skipped[reason] = m.feed.skipped.WithLabelValues(replica, label)
 	}
 	return f
-}
-
-func eventLabel(kind prefix.EventKind) string {
-	switch kind {
-	case prefix.Stored:
-		return "stored"
-	case prefix.Removed:
-		return "removed"
-	case prefix.Cleared:
-		return "cleared"
-	case prefix.NumEventKinds:
-	}
-	return "unknown"
-}
-
-func tierLabel(tier prefix.Tier) string {
-	switch tier {
-	case prefix.Device:
-		return "device"
-	case prefix.Host:
-		return "host"
-	case prefix.Disk:
-		return "disk"
-	case prefix.NumTiers:
-	}
-	return "unknown"
-}
-
-func skipLabel(reason engine.KVSkip) string {
-	switch reason {
-	case engine.KVSkipFrames:
-		return "frames"
-	case engine.KVSkipBatch:
-		return "batch"
-	case engine.KVSkipEvent:
-		return "event"
-	case engine.KVSkipUnknownType:
-		return "unknown_type"
-	case engine.KVSkipOldLife:
-		return "old_life"
-	case engine.NumKVSkips:
-	}
-	return "unknown"
 }
 
 // State reports the state of the replica's part of the index, one of words.
