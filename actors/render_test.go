@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 	"plimsoll/engine/sim"
+	"plimsoll/testbench/printed"
 	"plimsoll/tokenizer"
 	"plimsoll/tokenizer/chat"
 	"plimsoll/tokenizer/simmodel"
@@ -73,23 +73,10 @@ func looksAt(_ engine.Request, emit func(engine.Event) error) error {
 	return nil
 }
 
-// lines is a log that many write to.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) with(word string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// linesWith counts the lines of a log that have a word.
+func linesWith(log *printed.Text, word string) int {
 	n := 0
-	for line := range strings.Lines(l.buf.String()) {
+	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, word) {
 			n++
 		}
@@ -98,9 +85,9 @@ func (l *lines) with(word string) int {
 }
 
 // startRenderers starts two replicas of which the second one renders chats by itself.
-func startRenderers(t *testing.T, adjust func(*Config)) (*fleet, *renderer, *lines) {
+func startRenderers(t *testing.T, adjust func(*Config)) (*fleet, *renderer, *printed.Text) {
 	t.Helper()
-	r, log := &renderer{chat: looksAt}, &lines{}
+	r, log := &renderer{chat: looksAt}, &printed.Text{}
 	f := startFleet(t, fleetConfig{
 		replicas: 2, profile: sim.TinyConfig(), speed: 1, log: slog.New(slog.NewTextHandler(log, nil)),
 		adjust: func(c *Config) {
@@ -209,7 +196,7 @@ func TestWhatCannotBeRenderedGoesToAnEngineThatRenders(t *testing.T) {
 				require.Equal(t, 24, req.MaxTokens)
 			}
 			require.Equal(t, "3", metricOf(t, f, c.reason))
-			require.Equal(t, 1, log.with("chats go to the engine as they came"), "said once")
+			require.Equal(t, 1, linesWith(log, "chats go to the engine as they came"), "said once")
 		})
 	}
 }
@@ -267,7 +254,7 @@ func TestTextIsRenderedHere(t *testing.T) {
 		require.Nil(t, req.ChatBody)
 		require.NotEmpty(t, req.PromptTokens)
 	}
-	require.Zero(t, log.with("chats go to the engine"))
+	require.Zero(t, linesWith(log, "chats go to the engine"))
 	require.False(t, f.Models()[0].EngineRenders)
 }
 

@@ -20,6 +20,7 @@ import (
 	"plimsoll/actors/meter"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
+	"plimsoll/testbench/printed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -178,7 +179,7 @@ func spells(entries []stream.Entry, end stream.Finish) func(*stream.Request, *st
 type edge struct {
 	*Server
 	front *fakeFront
-	log   *syncBuffer
+	log   *printed.Text
 }
 
 func testConfig() Config {
@@ -191,7 +192,7 @@ func newEdge(tb testing.TB, cfg Config, front *fakeFront) *edge {
 	tb.Helper()
 	m, err := meter.New(meter.Config{Version: "test", LabelValuesMax: 8})
 	require.NoError(tb, err)
-	log := &syncBuffer{}
+	log := &printed.Text{}
 	s, err := New(cfg, Deps{
 		Front: front, Log: slog.New(slog.NewJSONHandler(log, nil)), Meter: m.Ingress(), Metrics: m.Handler(),
 		Now: func() time.Time { return time.Unix(1700000123, 0) }, NewID: func() string { return "0123abcd" },
@@ -223,23 +224,11 @@ func (e *edge) do(method, path, body string, header ...string) (rec *httptest.Re
 	return rec
 }
 
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) lines(t *testing.T) []map[string]any {
+// logged are the lines of a log.
+func logged(t *testing.T, log *printed.Text) []map[string]any {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var out []map[string]any
-	for line := range strings.Lines(s.b.String()) {
+	for line := range strings.Lines(log.String()) {
 		var m map[string]any
 		require.NoError(t, json.Unmarshal([]byte(line), &m))
 		out = append(out, m)

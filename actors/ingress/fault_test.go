@@ -29,7 +29,7 @@ func TestEveryFaultHasAnAnswer(t *testing.T) {
 			if kind == fault.ClientGone {
 				require.Zero(t, rec.Code, "nobody reads it")
 				require.Empty(t, rec.Body.String())
-				require.EqualValues(t, 499, e.log.lines(t)[0]["status"])
+				require.EqualValues(t, 499, logged(t, e.log)[0]["status"])
 				return
 			}
 			require.Equal(t, a.status, rec.Code)
@@ -42,7 +42,7 @@ func TestEveryFaultHasAnAnswer(t *testing.T) {
 				require.False(t, taken, "%s and %s have the code %s", kind, other, a.code)
 				codes[a.code] = kind
 			}
-			line := e.log.lines(t)[0]
+			line := logged(t, e.log)[0]
 			require.Equal(t, kind.String(), line["fault"])
 			require.Contains(t, line["reason"], "10.0.0.7", "the cause is for the log")
 			require.Equal(t, "request", line["msg"])
@@ -68,7 +68,7 @@ func TestRetryAfterIsWholeSeconds(t *testing.T) {
 func TestOneLogLineARequest(t *testing.T) {
 	e := newEdge(t, testConfig(), newFront(says("a", "b")))
 	e.do("POST", pathChat, withMember(pathChat, `"n":2,"stream":true`), "X-Request-Id", "mine")
-	lines := e.log.lines(t)
+	lines := logged(t, e.log)
 	require.Len(t, lines, 1)
 	delete(lines[0], "time")
 	require.Equal(t, map[string]any{
@@ -77,7 +77,7 @@ func TestOneLogLineARequest(t *testing.T) {
 		"prompt_tokens": 7., "completion_tokens": 4., "cached_tokens": 4., "seconds": 0., "ttft_seconds": 0.,
 	}, lines[0])
 	e.do("GET", "/health", "")
-	require.Len(t, e.log.lines(t), 1, "probes are for debugging")
+	require.Len(t, logged(t, e.log), 1, "probes are for debugging")
 	metrics := e.do("GET", "/metrics", "").Body.String()
 	require.Contains(t, metrics, `plimsoll_ingress_requests_total{model="org/sim",outcome="finished",route="chat"} 1`)
 	require.Contains(t, metrics, `plimsoll_ingress_completion_tokens_total{model="org/sim"} 4`)

@@ -114,7 +114,7 @@ func TestClientThatLeavesInItsBody(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 		synctest.Wait()
-		line := e.log.lines(t)[0]
+		line := logged(t, e.log)[0]
 		require.Equal(t, "cancelled", line["outcome"])
 		require.EqualValues(t, 499, line["status"])
 	})

@@ -91,7 +91,7 @@ func TestClientThatLeavesCancelsAtOnce(t *testing.T) {
 					synctest.Wait()
 					require.Len(t, e.front.cancelled, 1)
 					require.Zero(t, time.Since(start))
-					lines := e.log.lines(t)
+					lines := logged(t, e.log)
 					require.Len(t, lines, 1)
 					require.Equal(t, "cancelled", lines[0]["outcome"])
 				})
@@ -117,7 +117,7 @@ func TestClientThatTakesNothingIsCutOff(t *testing.T) {
 		<-e.front.cancelled
 		require.Equal(t, e.cfg.ClientStall, time.Since(start))
 		synctest.Wait()
-		require.Equal(t, "cancelled", e.log.lines(t)[0]["outcome"])
+		require.Equal(t, "cancelled", logged(t, e.log)[0]["outcome"])
 		require.NoError(t, c.Close())
 	})
 }
@@ -362,7 +362,7 @@ func TestPanics(t *testing.T) {
 	rec := e.do("POST", pathChat, withMember(pathChat, ""))
 	require.Equal(t, 500, rec.Code)
 	require.JSONEq(t, `{"error":{"message":"internal error","type":"server_error","param":null,"code":"internal_error"}}`, rec.Body.String())
-	lines := e.log.lines(t)
+	lines := logged(t, e.log)
 	require.Equal(t, "handler panicked", lines[0]["msg"])
 	require.Contains(t, lines[0]["stack"], "panickyFront")
 	require.Equal(t, "failed", lines[1]["outcome"])

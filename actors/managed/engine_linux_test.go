@@ -13,8 +13,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +23,7 @@ import (
 	"plimsoll/engine"
 	"plimsoll/engine/llamacpp"
 	"plimsoll/engine/process"
+	"plimsoll/testbench/printed"
 )
 
 // TestMain makes the test binary a guard or an engine, if its first argument says so.
@@ -90,29 +89,11 @@ func serve(arguments []string) int {
 	return 0
 }
 
-// journal collects what is logged.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
 // rig is a started engine.
 type rig struct {
 	*Engine
 
-	log   *journal
+	log   *printed.Text
 	ports *process.Ports
 }
 
@@ -125,7 +106,7 @@ func configOf(arguments ...string) Config {
 
 func startRig(t *testing.T, cfg Config, change func(*Deps)) *rig {
 	t.Helper()
-	r := &rig{log: &journal{}, ports: process.NewPorts(7)}
+	r := &rig{log: &printed.Text{}, ports: process.NewPorts(7)}
 	deps := Deps{
 		Guard: []string{os.Args[0], "guard"}, Ports: r.ports, Log: slog.New(slog.NewTextHandler(r.log, nil)), Seed: 1,
 		Connect: func(url string) (engine.Engine, error) {

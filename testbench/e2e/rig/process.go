@@ -3,19 +3,19 @@
 package rig
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"plimsoll/testbench/printed"
 )
 
 const (
@@ -31,33 +31,14 @@ const (
 type Process struct {
 	cmd   *exec.Cmd
 	ended chan struct{} // closed once it has
-	log   *logBuffer
-}
-
-// logBuffer keeps what a process prints.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	log   *printed.Text // what it prints
 }
 
 // Start starts a program that ends with the test: asked first, made to after endPatience. Children that it leaves behind
 // are ended too.
 func Start(t *testing.T, endPatience time.Duration, program string, arguments ...string) *Process {
 	t.Helper()
-	p := &Process{cmd: exec.Command(program, arguments...), ended: make(chan struct{}), log: &logBuffer{}} //nolint:noctx // it is ended in two steps below
+	p := &Process{cmd: exec.Command(program, arguments...), ended: make(chan struct{}), log: &printed.Text{}} //nolint:noctx // it is ended in two steps below
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.WaitDelay = logDelay
 	require.NoError(t, p.cmd.Start())
