@@ -13,43 +13,9 @@ import (
 
 	"plimsoll/engine"
 	"plimsoll/scoring/prefix"
+	"plimsoll/testbench/recordings"
 	"plimsoll/testbench/shared"
 )
-
-// request is one recorded request and what the engine said of it.
-type request struct {
-	Step    string
-	Headers map[string]string
-	Request struct {
-		Model          string          `json:"model"`
-		Prompt         json.RawMessage `json:"prompt"`
-		TokenIDs       []uint32        `json:"token_ids"`
-		N              *int            `json:"n"`
-		CacheSalt      string          `json:"cache_salt"`
-		PromptLogprobs *int            `json:"prompt_logprobs"`
-	}
-	PromptTokenIDs []uint32        `json:"prompt_token_ids"`
-	CachedTokens   *int            `json:"cached_tokens"`
-	Concurrent     any             `json:"concurrent"`
-	EventsBefore   int             `json:"events_before"`
-	SeqBefore      json.RawMessage `json:"seq_before"` // a number, or one a rank
-	SeqAfter       json.RawMessage `json:"seq_after"`
-	Restarted      bool            `json:"restarted"`
-}
-
-func (r request) tokens(t *testing.T) []uint32 {
-	t.Helper()
-	switch {
-	case r.PromptTokenIDs != nil:
-		return r.PromptTokenIDs
-	case len(r.Request.Prompt) > 0:
-		var out []uint32
-		require.NoError(t, json.Unmarshal(r.Request.Prompt, &out))
-		return out
-	default:
-		return r.Request.TokenIDs
-	}
-}
 
 // rankSeqs reads the sequence numbers a rank.
 func rankSeqs(t *testing.T, raw json.RawMessage) map[string]int64 {
@@ -155,16 +121,14 @@ func (f *recordedFeed) restart() {
 
 // predict is what the index says of a request: a hit never covers the last token, and the cache is not read where log
 // probabilities of the prompt are asked for.
-func (f *recordedFeed) predict(r request) int {
+func (f *recordedFeed) predict(r recordings.Request) int {
 	if r.Request.PromptLogprobs != nil {
 		return 0
 	}
-	tokens, size := r.tokens(f.t), f.ix.BlockTokens()
-	space := prefix.Namespace{Model: "tiny", Salt: r.Request.CacheSalt}
-	if r.Request.Model != "" && r.Request.Model != "tiny" {
-		space.LoRA = r.Request.Model
-	}
-	keys := prefix.AppendKeys(nil, space.Seed(), tokens[:max(1, len(tokens))-1], size)
+	tokens, err := r.Tokens()
+	require.NoError(f.t, err)
+	size := f.ix.BlockTokens()
+	keys := prefix.AppendKeys(nil, r.Space().Seed(), tokens[:max(1, len(tokens))-1], size)
 	return int(f.ix.Match(f.now, keys, nil)[f.slot].Device) * size
 }
 
@@ -210,14 +174,14 @@ func playSession(t *testing.T, path string, replay bool) (equal, hits int) {
 		size = max(size, feeds[i].blockTokens())
 	}
 	cfg := prefix.DefaultConfig()
-	cfg.Model, cfg.BlockTokens = "tiny", size
+	cfg.Model, cfg.BlockTokens = recordings.Model, size
 	ix := prefix.NewIndex(cfg)
 	for _, f := range feeds {
 		f.ix, f.slot = ix, ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 1024})
 		f.step(input{kind: connected})
 	}
 	together := map[any]bool{}
-	for _, r := range shared.Lines[request](t, path) {
+	for _, r := range shared.Lines[recordings.Request](t, path) {
 		for _, f := range feeds {
 			before := r.EventsBefore
 			if f.rank != "" {
@@ -280,7 +244,7 @@ func (f *recordedFeed) count(seq int64) int {
 
 // serves says whether this rank may have served a request: the one that the header names, else the one whose sequence
 // moved, else any.
-func (f *recordedFeed) serves(r request) bool {
+func (f *recordedFeed) serves(r recordings.Request) bool {
 	if f.rank == "" {
 		return true
 	}

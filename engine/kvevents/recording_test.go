@@ -1,19 +1,18 @@
 package kvevents
 
 import (
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/scoring/prefix"
+	"plimsoll/testbench/recordings"
 	"plimsoll/testbench/shared"
 )
 
@@ -83,44 +82,8 @@ func (f *frames) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// jsonHash is an engine hash in JSON: an integer of either sign, or bytes, of which the last eight count.
-type jsonHash uint64
-
-func (h *jsonHash) UnmarshalJSON(data []byte) error {
-	var digest struct{ Bytes string }
-	if json.Unmarshal(data, &digest) == nil {
-		raw, err := hex.DecodeString(digest.Bytes)
-		if err != nil {
-			return err
-		}
-		*h = jsonHash(binary.BigEndian.Uint64(raw[len(raw)-8:]))
-		return nil
-	}
-	if u, err := strconv.ParseUint(string(data), 10, 64); err == nil {
-		*h = jsonHash(u)
-		return nil
-	}
-	i, err := strconv.ParseInt(string(data), 10, 64)
-	*h = jsonHash(i)
-	return err
-}
-
-type jsonEvent struct {
-	Type      string     `json:"type"`
-	Hashes    []jsonHash `json:"block_hashes"`
-	Parent    *jsonHash  `json:"parent_block_hash"`
-	Tokens    []uint32   `json:"token_ids"`
-	BlockSize int        `json:"block_size"`
-	LoRA      *string    `json:"lora_name"`
-	Medium    *string    `json:"medium"`
-	ExtraKeys [][]any    `json:"extra_keys"`
-	Group     int        `json:"group_idx"`
-	SpecKind  string     `json:"kv_cache_spec_kind"`
-	Window    int        `json:"kv_cache_spec_sliding_window"`
-}
-
-// event is the naive reading of a recorded event, of the kinds that the recordings have.
-func (e jsonEvent) event(t *testing.T) prefix.Event {
+// eventOf is the naive reading of a recorded event, of the kinds that the recordings have.
+func eventOf(t *testing.T, e recordings.Event) prefix.Event {
 	t.Helper()
 	out := prefix.Event{Group: e.Group}
 	for _, h := range e.Hashes {
@@ -166,11 +129,6 @@ func (e jsonEvent) event(t *testing.T) prefix.Event {
 	return out
 }
 
-type jsonMessage struct {
-	Seq   uint64            `json:"seq"`
-	Batch []json.RawMessage `json:"batch"`
-}
-
 // TestDecodeRecorded: every recorded frame reads as the JSON beside it does.
 func TestDecodeRecorded(t *testing.T) {
 	read := 0
@@ -181,7 +139,7 @@ func TestDecodeRecorded(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			var d Decoder
 			recorded := shared.Lines[frames](t, path)
-			want := shared.Lines[jsonMessage](t, sibling(t, path, ".frames.jsonl", ".events.jsonl"))
+			want := shared.Lines[recordings.Message](t, sibling(t, path, ".frames.jsonl", ".events.jsonl"))
 			require.Len(t, recorded, len(want))
 			for i, f := range recorded {
 				seq, payload, ok := parse(f)
@@ -202,11 +160,11 @@ func TestDecodeRecorded(t *testing.T) {
 				peeked, ok := rankOf(payload)
 				require.True(t, ok)
 				require.Equal(t, rank, peeked)
-				var events []jsonEvent
-				require.NoError(t, json.Unmarshal(want[i].Batch[1], &events))
+				events, err := want[i].Events()
+				require.NoError(t, err)
 				require.Len(t, b.Events, len(events))
 				for k, e := range events {
-					requireSameEvent(t, e.event(t), b.Events[k])
+					requireSameEvent(t, eventOf(t, e), b.Events[k])
 				}
 				read++
 			}

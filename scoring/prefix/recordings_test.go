@@ -1,107 +1,27 @@
 package prefix_test
 
 import (
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/scoring/prefix"
+	"plimsoll/testbench/recordings"
 	"plimsoll/testbench/shared"
 )
 
-// recordedHash is an engine hash as a recording has it: an integer of either sign, or bytes, of which the last eight
-// count.
-type recordedHash uint64
-
-func (h *recordedHash) UnmarshalJSON(data []byte) error {
-	var digest struct{ Bytes string }
-	if json.Unmarshal(data, &digest) == nil {
-		raw, err := hex.DecodeString(digest.Bytes)
-		if err != nil {
-			return err
-		}
-		*h = recordedHash(binary.BigEndian.Uint64(raw[len(raw)-8:]))
-		return nil
-	}
-	if u, err := strconv.ParseUint(string(data), 10, 64); err == nil {
-		*h = recordedHash(u)
-		return nil
-	}
-	i, err := strconv.ParseInt(string(data), 10, 64)
-	*h = recordedHash(i)
-	return err
-}
-
-type recordedEvent struct {
-	Type       string         `json:"type"`
-	Hashes     []recordedHash `json:"block_hashes"`
-	Parent     *recordedHash  `json:"parent_block_hash"`
-	Tokens     []uint32       `json:"token_ids"`
-	BlockSize  int            `json:"block_size"`
-	LoRA       *string        `json:"lora_name"`
-	ExtraKeys  [][]any        `json:"extra_keys"`
-	GroupIndex int            `json:"group_idx"`
-	SpecKind   string         `json:"kv_cache_spec_kind"`
-	Window     int            `json:"kv_cache_spec_sliding_window"`
-}
-
-type recordedMessage struct {
-	Seq   int64             `json:"seq"`
-	Batch []json.RawMessage `json:"batch"`
-}
-
-func (m recordedMessage) events(t *testing.T) []recordedEvent {
+// convert turns the events of a recorded message into the index's.
+func convert(t *testing.T, m recordings.Message) []prefix.Event {
 	t.Helper()
-	var out []recordedEvent
-	require.NoError(t, json.Unmarshal(m.Batch[1], &out))
-	return out
-}
-
-type recordedRequest struct {
-	Step    string `json:"step"`
-	Headers map[string]string
-	Request struct {
-		Model          string          `json:"model"`
-		Prompt         json.RawMessage `json:"prompt"`
-		TokenIDs       []uint32        `json:"token_ids"`
-		N              *int            `json:"n"`
-		CacheSalt      string          `json:"cache_salt"`
-		PromptLogprobs *int            `json:"prompt_logprobs"`
-	} `json:"request"`
-	PromptTokenIDs []uint32        `json:"prompt_token_ids"`
-	CachedTokens   *int            `json:"cached_tokens"`
-	Concurrent     any             `json:"concurrent"`
-	EventsBefore   int             `json:"events_before"`
-	SeqBefore      json.RawMessage `json:"seq_before"` // a number, or one a rank
-	Restarted      bool            `json:"restarted"`
-}
-
-func (r *recordedRequest) tokens(t *testing.T) []uint32 {
-	t.Helper()
-	switch {
-	case r.PromptTokenIDs != nil:
-		return r.PromptTokenIDs
-	case len(r.Request.Prompt) > 0:
-		var out []uint32
-		require.NoError(t, json.Unmarshal(r.Request.Prompt, &out))
-		return out
-	default:
-		return r.Request.TokenIDs
-	}
-}
-
-// convert turns recorded events into the index's.
-func convert(recorded []recordedEvent) []prefix.Event {
+	recorded, err := m.Events()
+	require.NoError(t, err)
 	out := make([]prefix.Event, 0, len(recorded))
 	for _, r := range recorded {
-		e := prefix.Event{Tokens: r.Tokens, BlockTokens: r.BlockSize, Group: r.GroupIndex, WindowTokens: r.Window}
+		e := prefix.Event{Tokens: r.Tokens, BlockTokens: r.BlockSize, Group: r.Group, WindowTokens: r.Window}
 		switch r.SpecKind {
 		case "", "full_attention", "mla_attention", "sink_full_attention":
 		case "sliding_window", "sliding_window_mla":
@@ -141,20 +61,20 @@ func convert(recorded []recordedEvent) []prefix.Event {
 // recording is one feed of a session: a slot of the index and how far its messages were applied.
 type recording struct {
 	rank     string
-	messages []recordedMessage
+	messages []recordings.Message
 	at       int
 	slot     prefix.Slot
 }
 
 // advance applies the messages that were assembled before a request was sent.
-func (f *recording) advance(t *testing.T, ix *prefix.Index, r *recordedRequest) {
+func (f *recording) advance(t *testing.T, ix *prefix.Index, r *recordings.Request) {
 	t.Helper()
 	before := r.EventsBefore
 	if f.rank != "" {
 		var seqs map[string]int64
 		require.NoError(t, json.Unmarshal(r.SeqBefore, &seqs))
 		before = 0
-		for before < len(f.messages) && f.messages[before].Seq <= seqs[f.rank] {
+		for before < len(f.messages) && int64(f.messages[before].Seq) <= seqs[f.rank] {
 			before++
 		}
 	}
@@ -163,7 +83,7 @@ func (f *recording) advance(t *testing.T, ix *prefix.Index, r *recordedRequest) 
 		if f.at > 0 && m.Seq <= f.messages[f.at-1].Seq {
 			ix.Void(f.slot) // the sequence went back: another process
 		}
-		ix.Apply(f.slot, convert(m.events(t)))
+		ix.Apply(f.slot, convert(t, m))
 	}
 	if r.Restarted {
 		ix.Void(f.slot) // no event tells yet, the broken connection does
@@ -178,7 +98,7 @@ func TestRecordings(t *testing.T) {
 	for _, path := range shared.Glob(t, "testdata", "kv-events", "*.requests.jsonl*") {
 		name, _, _ := strings.Cut(filepath.Base(path), ".")
 		t.Run(name, func(t *testing.T) {
-			c, h := replay(t, name, shared.Lines[recordedRequest](t, path))
+			c, h := replay(t, name, shared.Lines[recordings.Request](t, path))
 			require.GreaterOrEqual(t, c, 4, "too few requests to compare")
 			compared, hits, sessions = compared+c, hits+h, sessions+1
 		})
@@ -189,25 +109,25 @@ func TestRecordings(t *testing.T) {
 	require.GreaterOrEqual(t, hits, 185)
 }
 
-func replay(t *testing.T, name string, requests []recordedRequest) (compared, hits int) {
+func replay(t *testing.T, name string, requests []recordings.Request) (compared, hits int) {
 	t.Helper()
 	paths := shared.Glob(t, "testdata", "kv-events", name+"*.events.jsonl*")
 	feeds := make([]*recording, 0, len(paths))
 	size := 0
 	for _, path := range paths {
-		f := &recording{messages: shared.Lines[recordedMessage](t, path)}
+		f := &recording{messages: shared.Lines[recordings.Message](t, path)}
 		if parts := strings.Split(filepath.Base(path), "."); strings.HasPrefix(parts[1], "rank") {
 			f.rank = strings.TrimPrefix(parts[1], "rank")
 		}
 		for _, m := range f.messages {
-			for _, e := range m.events(t) {
-				size = max(size, e.BlockSize)
+			for _, e := range convert(t, m) {
+				size = max(size, e.BlockTokens)
 			}
 		}
 		feeds = append(feeds, f)
 	}
 	cfg := prefix.DefaultConfig()
-	cfg.Model, cfg.BlockTokens = "tiny", size
+	cfg.Model, cfg.BlockTokens = recordings.Model, size
 	ix := prefix.NewIndex(cfg)
 	for _, f := range feeds {
 		f.slot = ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: 128})
@@ -244,17 +164,14 @@ func replay(t *testing.T, name string, requests []recordedRequest) (compared, hi
 
 // predict is what a caller makes of the index: the last token of a prompt is always computed, so a full hit does not
 // count its last block; and the cache is not read where log probabilities of the prompt are asked for.
-func predict(t *testing.T, ix *prefix.Index, slot prefix.Slot, r *recordedRequest) int {
+func predict(t *testing.T, ix *prefix.Index, slot prefix.Slot, r *recordings.Request) int {
 	t.Helper()
 	if r.Request.PromptLogprobs != nil {
 		return 0
 	}
-	tokens := r.tokens(t)
-	space := prefix.Namespace{Model: "tiny", Salt: r.Request.CacheSalt}
-	if r.Request.Model != "" && r.Request.Model != "tiny" {
-		space.LoRA = r.Request.Model
-	}
+	tokens, err := r.Tokens()
+	require.NoError(t, err)
 	size := ix.BlockTokens()
-	held := ix.Match(start, prefix.AppendKeys(nil, space.Seed(), tokens, size), nil)[slot].Device
+	held := ix.Match(start, prefix.AppendKeys(nil, r.Space().Seed(), tokens, size), nil)[slot].Device
 	return min(int(held), (len(tokens)-1)/size) * size
 }

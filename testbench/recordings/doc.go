@@ -1,0 +1,10 @@
+// Package recordings reads the recorded sessions of a real vLLM (shared data, testdata/kv-events): the requests of a client
+// with what the engine answered, and the cache events that it published meanwhile, as JSON.
+//
+//	*.requests.jsonl ──▶ [Request]  ─┐
+//	                                 ├──▶ tests of scoring/prefix (events as JSON) and engine/kvevents (frames)
+//	*.events.jsonl ────▶ [Message] ──┘
+//
+// It says what stands in the files and nothing of what that means to an index: each test reads events into the index's own
+// by itself. It holds no state.
+package recordings
