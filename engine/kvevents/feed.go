@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/go-zeromq/zmq4"
@@ -115,7 +116,7 @@ func (f *feed) pause(d time.Duration) bool {
 }
 
 // accept takes the connections of engines that connect out.
-func (f *feed) accept(group *group) {
+func (f *feed) accept(sockets *sync.WaitGroup) {
 	address, err := addressOf(f.cfg.Endpoint, true)
 	if err == nil {
 		var l net.Listener
@@ -125,13 +126,13 @@ func (f *feed) accept(group *group) {
 			defer context.AfterFunc(f.ctx, func() { _ = l.Close() })()
 			f.bound(l.Addr())
 			f.tell(news{kind: closed}) // nobody is connected yet
-			err = f.acceptFrom(l, group)
+			err = f.acceptFrom(l, sockets)
 		}
 	}
 	f.tell(news{kind: gaveUp, err: &engine.Failure{Kind: engine.Refused, Err: err}})
 }
 
-func (f *feed) acceptFrom(l net.Listener, group *group) error {
+func (f *feed) acceptFrom(l net.Listener, sockets *sync.WaitGroup) error {
 	room := make(chan struct{}, f.cfg.ConnectionsMax)
 	for id := uint64(1); ; id++ {
 		select {
@@ -150,7 +151,7 @@ func (f *feed) acceptFrom(l net.Listener, group *group) error {
 			}
 			continue
 		}
-		group.start(func() {
+		sockets.Go(func() {
 			defer func() { <-room }()
 			c, undo, err := f.shake(f.ctx, raw, zmq4.Sub, true)
 			if err == nil {
@@ -158,7 +159,7 @@ func (f *feed) acceptFrom(l net.Listener, group *group) error {
 				undo()
 			}
 			f.deps.Log.Debug("cache event publisher has gone", slog.Any("error", err))
-		}, nil)
+		})
 	}
 }
 

@@ -108,6 +108,26 @@ func (s *stage) play(line string) {
 	s.step(in)
 }
 
+// openings are how many scripts begin; a line that names one stands for its lines.
+var openings = map[string]string{
+	"nothing published": `
+		up           => replaying reset, ask 0
+		end          => live`,
+	"first batch heard": `
+		up           => replaying reset, ask 0
+		end          => live
+		pub 1/0      => live #0`,
+}
+
+// script returns the lines of a script, those of its opening too.
+func script(text string) []string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if opening, ok := openings[lines[0]]; ok {
+		return append(script(opening), lines[1:]...)
+	}
+	return lines
+}
+
 // TestMachine: scripts, a line a step; after => what is said, in order, and then what is wanted.
 func TestMachine(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -174,9 +194,7 @@ func TestMachine(t *testing.T) {
 			pub 1/6      => partial #6
 		`},
 		"gap": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
-			pub 1/0      => live #0
+			first batch heard
 			pub 1/3      => replaying gap, ask 0
 			pub 1/4      =>
 			ans 1/0      =>
@@ -185,9 +203,7 @@ func TestMachine(t *testing.T) {
 			end          => replaying #3, replaying #4, live
 		`},
 		"gap that the engine no longer has": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
-			pub 1/0      => live #0
+			first batch heard
 			pub 1/9      => replaying gap, ask 0
 			ans 1/5      => replaying reset, replaying #5
 			ans 1/6      => replaying #6
@@ -196,9 +212,7 @@ func TestMachine(t *testing.T) {
 			end          => replaying #9, partial
 		`},
 		"gap that is not filled": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
-			pub 1/0      => live #0
+			first batch heard
 			pub 1/2      => replaying gap, ask 0
 			ans 1/0      =>
 			end          => partial reset gap, partial #2, drop
@@ -210,9 +224,7 @@ func TestMachine(t *testing.T) {
 			end          => partial
 		`},
 		"garbled, and whole in the replay": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
-			pub 1/0      => live #0
+			first batch heard
 			bad 1        => replaying gap batch:1, ask 0
 			pub 1/2      =>
 			ans 1/0      =>
@@ -220,9 +232,7 @@ func TestMachine(t *testing.T) {
 			end          => replaying #2, live
 		`},
 		"garbled in the replay as well": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
-			pub 1/0      => live #0
+			first batch heard
 			bad 1        => replaying gap batch:1, ask 0
 			ans 1/0      =>
 			bad-ans 1    => replaying reset gap batch:1
@@ -230,17 +240,13 @@ func TestMachine(t *testing.T) {
 			pub 1/2      => partial #2
 		`},
 		"twice, and no frames": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
-			pub 1/0      => live #0
+			first batch heard
 			pub 1/0      =>
 			junk         =>
 			pub 1/1      => live frames:1 old:1 #1
 		`},
 		"sequence goes back": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
-			pub 1/0      => live #0
+			first batch heard
 			pub 1/1      => live #1
 			pub 2/0      => replaying reset, ask 0
 			ans 2/0      => replaying #0
@@ -255,8 +261,7 @@ func TestMachine(t *testing.T) {
 			end          => live old:1
 		`},
 		"many lives at once are asked for slowly": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
+			nothing published
 			pub 1/5      => replaying gap, ask 0
 			end          => partial reset gap, partial #5, drop
 			pub 2/3      => replaying reset, ask 0
@@ -264,9 +269,7 @@ func TestMachine(t *testing.T) {
 			pub 4/3      => partial reset, partial #3
 		`},
 		"connection breaks, same engine": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
-			pub 1/0      => live #0
+			first batch heard
 			pub 1/1      => live #1
 			down         => replaying
 			up           => ask 1
@@ -278,9 +281,7 @@ func TestMachine(t *testing.T) {
 			end          => replaying #3, live
 		`},
 		"connection breaks, another life as far": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
-			pub 1/0      => live #0
+			first batch heard
 			pub 1/1      => live #1
 			down         => replaying
 			up           => ask 1
@@ -290,26 +291,20 @@ func TestMachine(t *testing.T) {
 			end          => live
 		`},
 		"connection breaks, another life not as far": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
-			pub 1/0      => live #0
+			first batch heard
 			down         => replaying
 			up           => ask 0
 			end          => replaying reset, drop, ask 0
 			end          => live
 		`},
 		"connection stays broken": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
-			pub 1/0      => live #0
+			first batch heard
 			down         => replaying
 			wait         => partial reset
 			up           => replaying reset, ask 0
 		`},
 		"connection breaks, and nobody listens any more": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
-			pub 1/0      => live #0
+			first batch heard
 			down         => replaying
 			down         => partial reset
 			down         =>
@@ -331,9 +326,7 @@ func TestMachine(t *testing.T) {
 			ans 1/1      => partial reset, drop
 		`},
 		"the last batch before a silence is lost": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
-			pub 1/0      => live #0
+			first batch heard
 			wait         =>
 			wait         => ask 0
 			ans 1/0      =>
@@ -349,8 +342,7 @@ func TestMachine(t *testing.T) {
 			end          => replaying reset, drop, ask 0
 		`},
 		"a check that nobody answers": {nil, `
-			up           => replaying reset, ask 0
-			end          => live
+			nothing published
 			wait         => ask 0
 			wait         => drop
 			pub 1/0      => live #0
@@ -384,7 +376,7 @@ func TestMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, c.change)
-			for _, line := range strings.Split(strings.TrimSpace(c.script), "\n") {
+			for _, line := range script(c.script) {
 				do, want, ok := strings.Cut(line, "=>")
 				require.True(t, ok, "%q", line)
 				s.out = nil

@@ -53,17 +53,17 @@ func (s *Source) bound(a net.Addr) {
 // connected, or cannot be.
 func (s *Source) Subscribe(ctx context.Context, sink func(engine.KVBatch)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var sockets group
-	defer sockets.wait()
+	var sockets sync.WaitGroup
+	defer sockets.Wait()
 	defer cancel()
 
 	f := newFeed(ctx, s)
-	k := &keeper{feed: f, group: &sockets, machine: newMachine(s.cfg.limits(), s.deps.Entropy, sink)}
+	k := &keeper{feed: f, sockets: &sockets, machine: newMachine(s.cfg.limits(), s.deps.Entropy, sink)}
 	if s.cfg.Bind {
 		defer s.bound(nil)
-		sockets.start(func() { f.accept(&sockets) }, nil)
+		sockets.Go(func() { f.accept(&sockets) })
 	} else {
-		sockets.start(f.connect, nil)
+		sockets.Go(f.connect)
 	}
 	return k.run(ctx)
 }
@@ -76,24 +76,10 @@ func (c Config) limits() limits {
 	}
 }
 
-// group waits for goroutines.
-type group struct{ running sync.WaitGroup }
-
-func (g *group) start(work, after func()) {
-	g.running.Go(func() {
-		work()
-		if after != nil {
-			after()
-		}
-	})
-}
-
-func (g *group) wait() { g.running.Wait() }
-
 // keeper drives the machine of one subscription: news in, effects out. It lives in Subscribe's goroutine.
 type keeper struct {
 	feed    *feed
-	group   *group
+	sockets *sync.WaitGroup
 	machine *machine
 
 	open    []uint64 // connected publishers, the latest last
@@ -207,7 +193,10 @@ func (k *keeper) step(in input) {
 			k.endReplay()
 			ctx, cancel := context.WithCancel(k.feed.ctx)
 			k.asked, k.stop = e.attempt, cancel
-			k.group.start(func() { k.feed.replay(ctx, e.attempt, e.from) }, cancel)
+			k.sockets.Go(func() {
+				defer cancel()
+				k.feed.replay(ctx, e.attempt, e.from)
+			})
 		case dropReplay:
 			if e.attempt == k.asked {
 				k.endReplay()
