@@ -232,6 +232,7 @@ func TestFailuresGoUnnoticed(t *testing.T) {
 					require.Equal(t, resumed, soon)
 				}
 				require.Greater(t, resumed, 40, "too few for the test to mean anything")
+				require.GreaterOrEqual(t, f.metric(t, "plimsoll_replica_failures_total{", ""), resumed, "each follows a failure")
 				for _, outcome := range []string{"restarted", "declined", "given_up", "left"} {
 					require.Zero(t, f.metric(t, "plimsoll_stream_breaks_total{", fmt.Sprintf("outcome=%q", outcome)), outcome)
 				}

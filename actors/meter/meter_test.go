@@ -66,8 +66,6 @@ func reportAll(m *Meter) {
 	w.Counters(c)
 	w.Restarted()
 	w.Reborn()
-	w.AttemptFinished()
-	w.AttemptCancelled()
 	w.AttemptFailed(engine.Shed)
 
 	t := m.Tokenizer("sim")

@@ -65,7 +65,7 @@ var (
 	replicaForeignAlarms = metric{"plimsoll_replica_foreign_alarms_total", "Runs of missed samples that made what is known of foreign use expire.", []string{labelReplica, labelModel}}
 	replicaEnds          = metric{"plimsoll_replica_ticket_ends_total", "Tickets that ended, by reason.", []string{labelReplica, labelModel, labelReason}}
 	replicaRefusals      = metric{"plimsoll_replica_refusals_total", "Claims the ledger refused, by reason.", []string{labelReplica, labelModel, labelReason}}
-	replicaAttempts      = metric{"plimsoll_replica_attempts_total", "Attempts that ended, by outcome (finished, cancelled or the kind of failure).", []string{labelReplica, labelModel, labelOutcome}}
+	replicaFailures      = metric{"plimsoll_replica_failures_total", "Attempts that the engine failed, by the kind of failure.", []string{labelReplica, labelModel, labelKind}}
 
 	tokenizerSeconds  = metric{"plimsoll_tokenizer_request_seconds", "Time to render and encode one request, waiting not counted.", []string{labelModel}}
 	tokenizerTokens   = metric{"plimsoll_tokenizer_tokens_total", "Tokens encoded.", []string{labelModel}}

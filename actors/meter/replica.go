@@ -16,7 +16,7 @@ type replicaMetrics struct {
 	state                                          *prometheus.GaugeVec
 	booked, lingering, capacity, seats, seatsUsed  *prometheus.GaugeVec
 	overdraft, foreign, prefill                    *prometheus.GaugeVec
-	ends, refusals, attempts                       *prometheus.CounterVec
+	ends, refusals, failures                       *prometheus.CounterVec
 	lateEnds, restarts, incarnations, foreignAlarm *prometheus.CounterVec
 }
 
@@ -33,7 +33,7 @@ func newReplicaMetrics(b builder) replicaMetrics {
 		prefill:      b.gauge(replicaPrefill),
 		ends:         b.counter(replicaEnds),
 		refusals:     b.counter(replicaRefusals),
-		attempts:     b.counter(replicaAttempts),
+		failures:     b.counter(replicaFailures),
 		lateEnds:     b.counter(replicaLateEnds),
 		restarts:     b.counter(replicaRestarts),
 		incarnations: b.counter(replicaIncarnations),
@@ -41,8 +41,8 @@ func newReplicaMetrics(b builder) replicaMetrics {
 	}
 }
 
-// Replica is what one replica's actor, and the attempts on it, report to. The methods that a ledger's figures go to (Load,
-// Counters) are the replica actor's own and not for concurrent use; the others are safe for it.
+// Replica is what one replica's actor reports to. The methods that a ledger's figures go to (Load, Counters) are not for
+// concurrent use; the others are safe for it.
 type Replica struct {
 	m           *replicaMetrics
 	name, model string
@@ -129,17 +129,9 @@ func (r *Replica) Reborn() {
 	}
 }
 
-// AttemptFinished counts an attempt that the engine finished.
-func (r *Replica) AttemptFinished() { r.attempt("finished") }
-
-// AttemptCancelled counts an attempt that we aborted: the client left, or a stop string matched.
-func (r *Replica) AttemptCancelled() { r.attempt("cancelled") }
-
-// AttemptFailed counts an attempt that failed.
-func (r *Replica) AttemptFailed(kind engine.FailKind) { r.attempt(kind.String()) }
-
-func (r *Replica) attempt(outcome string) {
+// AttemptFailed counts an attempt that its engine failed.
+func (r *Replica) AttemptFailed(kind engine.FailKind) {
 	if r != nil {
-		r.m.attempts.WithLabelValues(r.name, r.model, outcome).Inc()
+		r.m.failures.WithLabelValues(r.name, r.model, kind.String()).Inc()
 	}
 }

@@ -111,6 +111,9 @@ func (a *replicaActor) Receive(c actor.Context) {
 			return
 		}
 		a.perform(c, a.m.step(time.Now(), m), nil)
+	case AttemptFailed:
+		a.meter.AttemptFailed(m.Failure.Kind)
+		a.perform(c, a.m.step(time.Now(), m), nil)
 	case *Reserve:
 		a.perform(c, a.m.step(time.Now(), m), m)
 	default:
