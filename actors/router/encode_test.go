@@ -121,8 +121,8 @@ func TestInputBytes(t *testing.T) {
 	require.GreaterOrEqual(t, inputBytes(stream.Input{Texts: []string{"abc", "de"}}), least+5)
 	require.GreaterOrEqual(t, inputBytes(stream.Input{Tokens: [][]uint32{make([]uint32, 100)}}), least+400)
 	part := []byte(`["0123456789"]`)
-	all := chat.Request{Messages: part, Tools: part, ToolChoice: part, Documents: part, Kwargs: part}
-	require.GreaterOrEqual(t, inputBytes(stream.Input{Chat: &all}), least+5*len(part))
+	all := chat.Request{Messages: part, Tools: part, ToolChoice: part, Documents: part, Kwargs: part, ChatTemplate: part}
+	require.GreaterOrEqual(t, inputBytes(stream.Input{Chat: &all}), least+6*len(part))
 }
 
 // TestGate: no more slots than there are; who finds it closed is called once after a release, all who wait.
