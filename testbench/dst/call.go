@@ -39,6 +39,7 @@ type call struct {
 
 	ended     bool
 	endedAt   time.Duration
+	usage     stream.Usage // as of the last end of a leg
 	fault     *fault.Fault
 	named     [][]prefix.Key  // the checkers' names of the prompts
 	taken     map[uint64]bool // submissions taken back, and whether the router has said so
@@ -87,6 +88,9 @@ func (c *call) start() {
 	w.byHandle[c.handle] = c
 	w.calls = append(w.calls, c)
 	w.note(noteCall, c.n, uint64(len(c.legs)), 0)
+	if c.slow {
+		w.did(deed{fault: SlowClient, call: c.n})
+	}
 	c.m.Start(c.shell())
 	c.enter(Queued)
 	c.after()
@@ -179,6 +183,7 @@ func (c *call) leave() {
 	w := c.w
 	c.left = true
 	w.note(noteLeave, c.n, 0, 0)
+	w.did(deed{fault: ClientLeaves, call: c.n})
 	w.cover(ClientLeaves, c.phases())
 	c.checked(func() { c.m.ClientGone(w.time(), c.shell()) })
 	c.after()
@@ -332,7 +337,7 @@ func (c *call) StartAttempt(id uint64, place stream.Placement, request engine.Re
 	w := c.w
 	h := w.hostOf(place.Ref)
 	l := c.legs[place.Leg]
-	a := &attempt{id: id, call: c, host: h, place: place, request: request, entropy: w.rng.Uint64(), mischief: NumFaults, nth: len(l.tries) + 1, beat: place.Ref.Beat()}
+	a := &attempt{id: id, call: c, host: h, place: place, request: request, entropy: entropy(w.cfg.Seed, c.n, place.Leg, fruitful(l.tries)), mischief: NumFaults, nth: len(l.tries) + 1, beat: place.Ref.Beat()}
 	l.tries = append(l.tries, a)
 	c.open = append(c.open, a)
 	w.attempts++
@@ -399,6 +404,7 @@ func (c *call) Restart(n int, _ stream.Usage) {
 
 // Finish implements stream.Shell.
 func (c *call) Finish(n int, f stream.Finish, u stream.Usage) {
+	c.usage = u
 	c.w.note(noteFinish, c.n, uint64(n), uint64(f.CompletionTokens))
 	l := c.legs[n]
 	if l.finish != nil {

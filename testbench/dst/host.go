@@ -63,7 +63,7 @@ func (w *world) newHost() *host {
 	}
 	h.ref = replica.NewRef(h.id, modelName, engineStub{caps: w.capabilities()}, nil)
 	h.box = mailbox{w: w, owner: h, id: w.newBox()}
-	h.p = newProcess(w, h)
+	h.p = newProcess(w, h, w.engineConfig())
 	h.feed.host = h
 	h.connection.host = h
 	h.books.init(h)

@@ -38,8 +38,8 @@ type process struct {
 	batches uint64 // published in this life
 }
 
-func newProcess(w *world, h *host) *process {
-	p := &process{w: w, host: h, cfg: w.engineConfig(), alive: true, lives: 1, byID: map[string]*attempt{}, slow: 1, refuses: NumFaults, trouble: NumFaults}
+func newProcess(w *world, h *host, cfg sim.Config) *process {
+	p := &process{w: w, host: h, cfg: cfg, alive: true, lives: 1, byID: map[string]*attempt{}, slow: 1, refuses: NumFaults, trouble: NumFaults}
 	m, err := sim.New(p.cfg, sim.Deps{Source: source})
 	if err != nil {
 		panic(err)

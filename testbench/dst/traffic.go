@@ -1,8 +1,6 @@
 package dst
 
 import (
-	"strings"
-
 	"plimsoll/actors/fault"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
@@ -12,11 +10,11 @@ import (
 type engineEvent = engine.Event
 
 // letters decodes the vocabulary: most tokens are two letters of a small alphabet, so that stop strings are hit across
-// tokens; some are halves of a character of two bytes.
+// tokens; some hold half of a character of two bytes.
 type letters struct{}
 
 const (
-	halves = 80 // IDs from here on are halves: the first eight begin a character, the others end it
+	halves = 80 // IDs from here on hold halves: the first eight begin a character, the others end it
 	middle = 88
 )
 
@@ -28,18 +26,26 @@ func (letters) Decode(ids []uint32, _ bool) (string, error) {
 	for _, id := range ids {
 		switch {
 		case id == idEnd:
-		case id < halves:
-			b = append(b, 'a'+byte(id%8), 'a'+byte(id/8%8)) //nolint:gosec // below 16
-		case id < middle:
-			b, whole = append(b, 0xc3), false
 		default:
-			b, whole = append(b, 0x80+byte(id)), false //nolint:gosec // below 256
+			b, whole = append(b, spelling(id)...), whole && id < halves
 		}
 	}
 	if whole {
 		return string(b), nil
 	}
-	return strings.ToValidUTF8(string(b), "\ufffd"), nil
+	return string([]rune(string(b))), nil // each byte that is of no character becomes one that says so
+}
+
+// spelling is the bytes of a token. No two have the same.
+func spelling(id uint32) []byte {
+	switch {
+	case id < halves:
+		return []byte{'a' + byte(id%10), 'a' + byte(id/10)} //nolint:gosec // below 10
+	case id < middle:
+		return []byte{'k' + byte(id-halves), 0xc3} //nolint:gosec // below 8
+	default:
+		return []byte{0x80 + byte(id-middle), 'k' + byte(id-middle)} //nolint:gosec // below 8
+	}
 }
 
 var streamModel = stream.Model{Decoder: letters{}, EndTokens: []uint32{idEnd}}

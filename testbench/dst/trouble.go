@@ -63,6 +63,7 @@ func (w *world) inject(f Fault, prey *attempt) {
 			return
 		}
 		h.panics = true
+		w.did(deed{fault: f, host: h.n})
 	case Drain:
 		if !w.drain(h) {
 			return
@@ -92,6 +93,7 @@ func (w *world) shake(f Fault) {
 			return
 		}
 		w.router.panics = true
+		w.did(deed{fault: f})
 	}
 	if f == ClockJump {
 		w.wall += w.between(-time.Hour, time.Hour)
@@ -101,6 +103,7 @@ func (w *world) shake(f Fault) {
 			return
 		}
 		n = w.join().n
+		w.did(deed{fault: f, host: n})
 	}
 	w.cover(f, phases)
 	w.note(noteFault, n, uint64(f), 0)
@@ -110,33 +113,30 @@ func (w *world) shake(f Fault) {
 // harm does something to a replica's engine; false if there is nothing to harm.
 func (w *world) harm(f Fault, h *host) bool {
 	p := h.p
+	d := deed{fault: f, host: h.n}
 	switch f {
 	case Kill, Restart:
 		if !p.alive {
 			return false
 		}
-		p.kill(w.chance(0.25))
-		if f == Restart {
-			p.start()
-		}
+		d.silent = w.chance(0.25)
 	case Stop, HungCore:
 		if !p.alive || p.frozen() {
 			return false
 		}
-		p.freeze(f == HungCore)
 	case Slow:
-		p.slow = 3 + w.rng.IntN(15)
+		d.n = 3 + w.rng.IntN(15)
 	case ServerError, Shed, Distrust:
-		p.refuses = f
 		h.distrusted = h.distrusted || f == Distrust
 	case KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed:
 		if !h.feed.open {
 			return false
 		}
-		p.trouble = f
 	case ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, ClockJump, ClientLeaves, SlowClient, Drain, Add, NumFaults:
 		return false
 	}
+	w.did(d)
+	p.suffer(d)
 	h.troubled = w.now
 	if span, ok := lasting[f]; ok {
 		e := w.in(w.between(span[0], span[1]), evRecover)
@@ -155,18 +155,9 @@ func (w *world) recovers(f Fault, h *host) {
 		return
 	}
 	h.troubled = w.now
-	switch f {
-	case Kill:
-		h.p.start()
-	case Stop, HungCore:
-		h.p.thaw()
-	case Slow:
-		h.p.slow = 1
-	case ServerError, Shed, Distrust:
-		h.p.refuses = NumFaults
-	case Restart, ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed, ClockJump,
-		ClientLeaves, SlowClient, Drain, Add, NumFaults: // they last for no time
-	}
+	d := deed{fault: f, host: h.n, over: true}
+	w.did(d)
+	h.p.suffer(d)
 }
 
 // spoil does something to one stream.
@@ -188,11 +179,12 @@ func (w *world) spoil(f Fault, h *host, a *attempt) {
 	w.cover(f, bits)
 	w.note(noteFault, h.n, uint64(f), uint64(a.call.n))
 	w.explain("fault: %s of attempt %d of call %d", f, a.id, a.call.n)
-	if f == Cut {
-		w.cut(a)
-		return
+	d := deed{fault: f, host: h.n, call: a.call.n, leg: a.place.Leg}
+	if f != Cut {
+		d.n = a.emitted + 1 + w.rng.IntN(12)
 	}
-	a.mischief, a.after = f, a.emitted+1+w.rng.IntN(12)
+	w.did(d)
+	w.spoilt(a, d)
 }
 
 // meddle has a client leave, or stop reading.
@@ -218,6 +210,7 @@ func (w *world) meddle(f Fault, prey *attempt) {
 		return
 	}
 	found.slow = true
+	w.did(deed{fault: f, call: found.n})
 	w.cover(f, found.phases())
 }
 
@@ -233,11 +226,13 @@ func (w *world) drain(h *host) bool {
 		return false
 	}
 	h.drained = true // or asked once more, with another time
-	order := replica.Drain{}
+	order, d := replica.Drain{}, deed{fault: Drain, host: h.n, leave: none}
 	if w.chance(0.7) {
-		leave := w.time().Add(w.between(0, 3*time.Second))
+		d.leave = w.between(0, 3*time.Second)
+		leave := w.time().Add(d.leave)
 		order.Leave = &leave
 	}
+	w.did(d)
 	h.box.post(&h.box, order)
 	return true
 }
@@ -246,11 +241,10 @@ func (w *world) drain(h *host) bool {
 func (w *world) heal() {
 	w.healed = w.now
 	w.note(noteHeal, 0, 0, 0)
+	w.did(deed{fault: NumFaults, over: true})
 	for _, h := range w.present() {
 		h.troubled = w.now
-		h.p.slow, h.p.refuses, h.p.trouble = 1, NumFaults, NumFaults
-		h.p.start()
-		h.p.thaw()
+		h.p.heal()
 	}
 	for _, c := range w.calls {
 		for _, a := range c.open {

@@ -78,6 +78,7 @@ type world struct {
 	hosts     []*host // all that were ever there
 	hostsMade int
 	calls     []*call
+	deeds     []deed // what has happened to the fleet and to clients
 	byHandle  map[*stream.Call]*call
 	tickets   []ticketRecord // by number
 	callsMade int
@@ -90,8 +91,9 @@ type world struct {
 	healed  time.Duration // none: not yet
 	waved   bool
 	wavedAt time.Duration
-	wall    time.Duration // what the wall clock shows beside the true time
-	panics  int           // of the router
+	wall    time.Duration       // what the wall clock shows beside the true time
+	outside func(e *event) bool // who else runs the clients of the engines, and has taken an event; nil: nobody does
+	panics  int                 // of the router
 }
 
 // ticketRecord is what became of a ticket.
@@ -111,8 +113,9 @@ func newWorld(cfg Config) *world {
 }
 
 // Run runs one seed.
-func Run(cfg Config) (result Result) {
-	w := newWorld(cfg)
+func Run(cfg Config) Result { return newWorld(cfg).run() }
+
+func (w *world) run() (result Result) {
 	defer func() {
 		if value := recover(); value != nil {
 			w.violate(Sanity, "panic: %v\n%s", value, debug.Stack())
@@ -167,6 +170,9 @@ func (w *world) begins() {
 }
 
 func (w *world) dispatch(e *event) {
+	if w.outside != nil && w.outside(e) {
+		return
+	}
 	switch e.kind {
 	case evMail:
 		e.box.deliver()
