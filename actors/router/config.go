@@ -56,6 +56,7 @@ type Config struct {
 	// ResumeWait is how long an answer that broke off waits for a replica to go on.
 	ResumeWait time.Duration
 	// ResumePrefillTokens is the most that one replica prefills at a time for answers that go on there, but for a single one.
+	// More than what engines prefill in one pass makes the last of them wait for a second pass, which others could have begun.
 	ResumePrefillTokens scoring.Tokens
 	// DefaultMaxTokens is reserved in strict mode for requests that name no max_tokens.
 	DefaultMaxTokens scoring.Tokens
@@ -80,7 +81,7 @@ type TierCredit struct{ Host, Disk float64 }
 func DefaultConfig(model string) Config {
 	return Config{
 		Model: model, Policy: "token-load", Admission: Expected, Queue: queue.DefaultConfig(),
-		QueueTimeout: 30 * time.Second, ResumeWait: 30 * time.Second, ResumePrefillTokens: 16384, DefaultMaxTokens: 4096, RanksMax: 3, ScanMax: 160,
+		QueueTimeout: 30 * time.Second, ResumeWait: 30 * time.Second, ResumePrefillTokens: 8192, DefaultMaxTokens: 4096, RanksMax: 3, ScanMax: 160,
 		EncodeBytes: 64 << 20, ReserveWait: 2 * time.Second, SpeculationTTL: 10 * time.Second,
 		Credit: TierCredit{Host: 0.8, Disk: 0.5},
 	}
