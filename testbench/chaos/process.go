@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,11 +19,11 @@ import (
 // logLines is how much of a process's log is kept for an error's message.
 const logLines = 20
 
-// process is a plimsoll of its own.
+// process is one of its own. It ends with this one, however this one ends.
 type process struct {
 	cmd  *exec.Cmd
 	url  string        // where it listens
-	done chan struct{} // its log has ended
+	done chan struct{} // it has ended, and its log with it
 
 	mu   sync.Mutex
 	tail []string // guarded by mu: the log's last lines
@@ -38,14 +39,14 @@ func launch(ctx context.Context, w io.Writer, binary string, args ...string) (*p
 	if err != nil {
 		return nil, err
 	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("chaos: %s: %w", args[0], err)
-	}
-	listening := make(chan string, 1)
+	started, listening := make(chan error, 1), make(chan string, 1)
 	go func() {
 		defer close(p.done)
-		p.read(stderr, w, listening)
+		p.live(started, func() { p.read(stderr, w, listening) })
 	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("chaos: %s: %w", args[0], err)
+	}
 	select {
 	case p.url = <-listening:
 		return p, nil
@@ -56,6 +57,19 @@ func launch(ctx context.Context, w io.Writer, binary string, args ...string) (*p
 	}
 	p.kill()
 	return nil, fmt.Errorf("chaos: plimsoll %s did not come up: %w\n%s", strings.Join(args, " "), err, p.lastLines())
+}
+
+// live is the process's whole life: it says whether it has started, reads on until there is nothing more to read, and waits for
+// its end. What dies with its parent dies with the thread that started it, so that this one is kept for as long.
+func (p *process) live(started chan<- error, read func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	endWithParent(p.cmd)
+	err := p.cmd.Start()
+	if started <- err; err == nil {
+		read()
+		_ = p.cmd.Wait() // how it ended is no news
+	}
 }
 
 // read follows the log.
@@ -91,17 +105,14 @@ func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.done
-	_ = p.cmd.Wait()
 }
 
 // stop asks the process to end, and makes it after a while. It returns the CPU time that it took.
 func (p *process) stop(within time.Duration) time.Duration {
-	if p.signal(syscall.SIGTERM) == nil {
-		late := time.AfterFunc(within, func() { _ = p.cmd.Process.Kill() })
-		<-p.done
-		late.Stop()
-	}
-	_ = p.cmd.Wait()
+	_ = p.signal(syscall.SIGTERM) // it may have ended
+	late := time.AfterFunc(within, func() { _ = p.cmd.Process.Kill() })
+	defer late.Stop()
+	<-p.done
 	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 }
 
