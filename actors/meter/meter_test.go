@@ -51,6 +51,8 @@ func reportAll(m *Meter) {
 	s, gap := m.Stream("sim"), 300*time.Millisecond
 	s.Broken("exact", "resumed", 40, &gap)
 	s.Broken("restart_only", "declined", 0, nil)
+	s.Hedged("begun")
+	s.Hedged("won")
 
 	w := m.Replica("sim-0", "sim")
 	w.State("starting")

@@ -49,6 +49,7 @@ var (
 	streamBreaks  = metric{"plimsoll_stream_breaks_total", "Answers whose engine failed after their first token, by the class of their continuation and what became of them (resumed, restarted, declined, given_up, left).", []string{labelModel, labelClass, labelOutcome}}
 	streamCarried = metric{"plimsoll_stream_carried_tokens_total", "Tokens of broken answers that another replica went on from.", []string{labelModel}}
 	streamGap     = metric{"plimsoll_stream_gap_seconds", "Time between the last token before an engine's failure and the first one after it.", []string{labelModel}}
+	streamHedges  = metric{"plimsoll_stream_hedges_total", "Second attempts beside one that was slow with its first token, by event (begun, and then won, lost or failed; refused or withdrawn: none was begun).", []string{labelModel, labelEvent}}
 
 	replicaState         = metric{"plimsoll_replica_state", "1 for the state the replica is in, 0 for the others.", []string{labelReplica, labelModel, labelState}}
 	replicaBooked        = metric{"plimsoll_replica_booked_blocks", "KV blocks promised to requests, lingering ones included.", []string{labelReplica, labelModel}}

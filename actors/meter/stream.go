@@ -7,13 +7,14 @@ import (
 )
 
 type streamMetrics struct {
-	breaks, carried *prometheus.CounterVec
-	gap             *prometheus.HistogramVec
+	breaks, carried, hedges *prometheus.CounterVec
+	gap                     *prometheus.HistogramVec
 }
 
 func newStreamMetrics(b builder) streamMetrics {
 	return streamMetrics{
 		breaks: b.counter(streamBreaks), carried: b.counter(streamCarried), gap: b.histogram(streamGap, secondsBuckets()),
+		hedges: b.counter(streamHedges),
 	}
 }
 
@@ -21,6 +22,7 @@ func newStreamMetrics(b builder) streamMetrics {
 type Stream struct {
 	model   string
 	breaks  *prometheus.CounterVec
+	hedges  *prometheus.CounterVec
 	carried prometheus.Counter
 	gap     prometheus.Observer
 }
@@ -32,7 +34,7 @@ func (m *Meter) Stream(model string) *Stream {
 	}
 	model = m.models.value(model)
 	return &Stream{
-		model: model, breaks: m.stream.breaks,
+		model: model, breaks: m.stream.breaks, hedges: m.stream.hedges,
 		carried: m.stream.carried.WithLabelValues(model), gap: m.stream.gap.WithLabelValues(model),
 	}
 }
@@ -47,5 +49,13 @@ func (s *Stream) Broken(class, outcome string, carried int, gap *time.Duration) 
 	s.carried.Add(float64(carried))
 	if gap != nil {
 		s.gap.Observe(gap.Seconds())
+	}
+}
+
+// Hedged counts an event of a second attempt beside one that is slow with its first token: begun, won, lost or failed; refused
+// or withdrawn where none was begun.
+func (s *Stream) Hedged(event string) {
+	if s != nil {
+		s.hedges.WithLabelValues(s.model, event).Inc()
 	}
 }

@@ -23,6 +23,10 @@
 // room or of a serving replica, and wait at most Config.ResumeWait since they broke off. Each is placed as soon as it can be,
 // whatever the others do. What one replica prefills of them at a time is bounded by Config.ResumePrefillTokens.
 //
+// A hedge (stream.Submit.Hedge) is a second attempt of a request whose first one runs and is slow. It is placed at once, or
+// declined: while anybody waits, where no replica has room for it, and where the one that was asked refuses. It is never queued
+// and not counted as a request.
+//
 // A raw prompt (stream.Prompt.Raw) is one that the engine renders: it counts with its estimate, has no keys, so that it
 // neither finds nor leaves anything in the index, and only engines that render chats are eligible.
 //

@@ -185,6 +185,10 @@ func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
 	m.supersede(sub.Call)
 	m.nextID++
 	e := newEntry(m.nextID, sub)
+	if sub.Hedge {
+		m.hedge(now, e, vs)
+		return
+	}
 	if sub.Begun {
 		// It was let in when it came, and what it has produced is lost if it is turned away.
 		e.deadline = since(sub).Add(m.cfg.ResumeWait)
@@ -266,6 +270,9 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 			m.resumed.end(a.place.Claim.Ticket)
 		}
 		m.scratch.chosen = chosen
+		if e.sub.Hedge {
+			return false
+		}
 		if dec.Verdict == policy.Hold {
 			if len(e.legs()) == 1 { // of several, another one may be the first that does not fit the next time
 				e.need = fleet.least
@@ -422,7 +429,9 @@ func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
 	withdrawSpeculation(vs, r.Replica, r.Ticket)
 	a.by.refused = true
 	a.by.entry.bar(now, r)
-	m.emit(reranked{})
+	if !a.by.entry.sub.Hedge {
+		m.emit(reranked{})
+	}
 	m.answered(now, a.by, vs)
 }
 
@@ -464,7 +473,9 @@ func (m *machine) answered(now time.Time, by *asking, vs []view) {
 		for _, p := range by.placed {
 			m.rode(by.entry, p, vs)
 		}
-		m.emit(dispatched{now.Sub(by.entry.began())})
+		if !by.entry.sub.Hedge { // it is no second request
+			m.emit(dispatched{now.Sub(by.entry.began())})
+		}
 		m.emit(tellCall{call, stream.Placed{Number: by.entry.sub.Number, Placements: by.placed}})
 	} else {
 		for _, p := range by.placed {
@@ -485,6 +496,10 @@ const refusedRest = 10 * time.Millisecond
 
 // again ranks a submission anew that was refused, or puts it to the head of the queue.
 func (m *machine) again(now time.Time, e *entry, vs []view) {
+	if e.sub.Hedge {
+		m.decline(e)
+		return
+	}
 	e.reranks++
 	ranked := e.reranks <= m.cfg.RanksMax
 	if ranked && m.place(now, e, vs) {

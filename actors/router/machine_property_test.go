@@ -39,6 +39,7 @@ func TestMachineAtQuiescence(t *testing.T) {
 		"submitted", "several legs", "placed", "placed from the queue", "given back", "reranked", "rejected", "withdrawn",
 		"superseded", "ended", "state", "new life", "new epoch", "held checks", "hung", "overdue",
 		"begun", "placed in parts", "capped", "waited too long",
+		"hedge placed", "hedge declined",
 	} {
 		require.GreaterOrEqual(t, did[what], 50, "too few cases of %q", what)
 	}
@@ -110,8 +111,11 @@ func (m *market) submitAny(t *rapid.T) {
 		x := rapid.SampledFrom(m.sites).Draw(t, "excluded")
 		sub.Legs[0].Excluded = []stream.Exclusion{{Replica: x.ref.ID, Incarnation: x.snap.Incarnation}}
 	}
-	if rapid.IntRange(0, 3).Draw(t, "begun") == 0 {
+	switch {
+	case rapid.IntRange(0, 3).Draw(t, "begun") == 0:
 		m.begin(t, sub)
+	case len(sub.Legs) == 1:
+		sub.Hedge = rapid.IntRange(0, 2).Draw(t, "hedge") == 0
 	}
 	m.subs = append(m.subs, sub)
 	m.did["submitted"]++
@@ -322,6 +326,7 @@ func (m *market) check(t *rapid.T) {
 	for call, e := range m.m.queuedAs {
 		require.Equal(t, call, e.sub.Call)
 		require.Nil(t, m.m.byCall[call], "it waits or it reserves")
+		require.False(t, e.sub.Hedge, "it never waits")
 	}
 	m.capped()
 	for i, sub := range m.subs {
@@ -386,6 +391,11 @@ func (m *market) settle(t *rapid.T) {
 		require.Equal(t, 1, m.answered(sub), "exactly one answer")
 		if _, ok := m.told[sub.Call][len(m.told[sub.Call])-1].(stream.Placed); ok {
 			m.did["placed"]++
+			if sub.Hedge {
+				m.did["hedge placed"]++
+			}
+		} else if sub.Hedge {
+			m.did["hedge declined"]++
 		}
 	}
 	m.did["placed from the queue"] += queued

@@ -152,6 +152,8 @@ func (c *Call) perform(m *machine, effects []effect) {
 			c.Response.Restart(e.leg, e.usage)
 		case observed:
 			c.deps.Meter.Broken(e.class.String(), e.outcome.String(), e.carried, e.gap)
+		case hedged:
+			c.deps.Meter.Hedged(e.event.String())
 		case placedLeg:
 			c.Response.Placed(e.leg, string(e.replica), time.Now())
 		case endResponse:

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -23,16 +24,22 @@ type Config struct {
 	// RetryWait is how long a leg that was shed waits for the retry budget, RetryPoll how often it tries.
 	RetryWait time.Duration
 	RetryPoll time.Duration
+	// HedgeAfter is after how many times as long as its replica was predicted to need for it a first token is late, so that
+	// a second attempt is begun on another one, and the quicker goes on. 0: never. Where nothing is predicted none is late.
+	HedgeAfter float64
 	// ResubmitsMax bounds how often a request is submitted anew because its router restarted: one that makes the router
 	// panic must not do so for ever.
 	ResubmitsMax int
 }
 
+// HedgeAfterMax bounds Config.HedgeAfter: far beyond any use, and far from an overflow.
+const HedgeAfterMax = 1000
+
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
 		JournalBytes: 16 << 20, FirstTokenTimeout: 10 * time.Minute, TokenTimeout: time.Minute, StallLeast: 20 * time.Second,
-		SettleTimeout: time.Second, AttemptsMax: 8, FruitlessMax: 2, RetryWait: time.Second, RetryPoll: 10 * time.Millisecond, ResubmitsMax: 3,
+		SettleTimeout: time.Second, AttemptsMax: 8, FruitlessMax: 2, RetryWait: time.Second, RetryPoll: 10 * time.Millisecond, HedgeAfter: 0, ResubmitsMax: 3,
 	}
 }
 
@@ -43,6 +50,9 @@ func (c Config) Validate() error {
 	}
 	if c.FirstTokenTimeout <= 0 || c.TokenTimeout <= 0 || c.StallLeast <= 0 || c.SettleTimeout <= 0 || c.RetryWait <= 0 || c.RetryPoll <= 0 {
 		return errors.New("stream time-outs must be positive")
+	}
+	if c.HedgeAfter != 0 && !(c.HedgeAfter >= 1 && c.HedgeAfter <= HedgeAfterMax) { // also what is no number
+		return fmt.Errorf("a hedge after %g times the predicted first token makes no sense: 0 for never, or 1 to %d", c.HedgeAfter, HedgeAfterMax)
 	}
 	return nil
 }

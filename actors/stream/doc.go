@@ -7,8 +7,8 @@
 //	                     │
 //	                     └─entries─▶ Response (journal) ──Next──▶ the client's writer
 //
-// A request has N answers to each of its prompts: its legs. A leg has one attempt at a time that counts; an attempt has
-// one ticket on one replica. The attempt's goroutine reads the engine and never waits for the client: what it reads goes
+// A request has N answers to each of its prompts: its legs. A leg has one attempt at a time that counts, or two while it
+// hedges; an attempt has one ticket on one replica. The attempt's goroutine reads the engine and never waits for the client: what it reads goes
 // through the machine (end tokens, stop strings, detokenizer) into the journal, from which the client's writer reads at
 // its own pace.
 //
@@ -34,6 +34,19 @@
 //
 // An answer's journal has all its IDs. Where an engine did not tell some (llama.cpp, inside a character), their text is
 // encoded for the next attempt, and the answer is not exact any more.
+//
+// # When a first token is late
+//
+// Where Config.HedgeAfter is set, a request of one leg that nothing has come of is given a second attempt beside its first, once,
+// when that one has taken so many times as long as was predicted for its first token: a hedge.
+//
+//	asked for         with a share in the [Budget] of retries, which is not waited for; the first attempt's process is excluded.
+//	                  The router places it at once or declines, and then it is over: the request has lost nothing by it
+//	a token or an end the attempt that brings one first goes on; the other is aborted in the same step, before anything is
+//	                  given out, and lingers. Journal, limit, usage, cached tokens and X-Plimsoll-Replica are the winner's
+//	a failure         before that: the failed one is excluded and the replica hears of it as always, the other goes on alone.
+//	                  If both fail the leg is routed anew. What is the client's fault (400, 413, 422) ends the request, whoever says it
+//	all else          what ends the request, or empties a replica, deals with both as it does with one
 //
 // # Who owns what
 //

@@ -97,7 +97,7 @@ func (d *Machine) perform(to Shell, effects []effect) {
 			to.Placed(e.leg, e.replica)
 		case endResponse:
 			to.End(e.fault)
-		case observed:
+		case observed, hedged:
 		default:
 			panic(fmt.Sprintf("stream: no shell does %T", e))
 		}

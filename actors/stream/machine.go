@@ -86,10 +86,11 @@ type machine struct {
 	waiting   []Ask  // asked of the router and not answered; nil if nothing is asked
 	asked     uint64 // numbers submissions, so that the answer to an old one is told from the present one's
 	resubmits int
-	ended     bool      // the response has ended
-	cached    []*int    // by prompt; nil: not known
-	told      []*int    // by prompt: the length that the engine gave a raw one; nil: not known
-	retries   *share    // in the model's budget
+	ended     bool   // the response has ended
+	cached    []*int // by prompt; nil: not known
+	told      []*int // by prompt: the length that the engine gave a raw one; nil: not known
+	retries   *share // in the model's budget
+	hedge     hedge
 	pollAt    time.Time // when legs that are parked try again
 	// epochs are those that restarted replicas were answered in.
 	epochs map[*replica.Ref]uint64
@@ -136,7 +137,7 @@ func (m *machine) submit(asks []Ask) {
 	m.asked++
 	sub := &Submit{
 		Call: m.call, Number: m.asked, Arrival: m.req.Arrival, Prompts: slices.Clip(m.prompts), Legs: slices.Clone(asks),
-		Begun: m.begun(),
+		Begun: m.begun(), Hedge: m.hedge.stage == hedgeAsked,
 	}
 	for i := range sub.Legs {
 		l := m.legs[sub.Legs[i].Leg]
@@ -172,9 +173,7 @@ func (m *machine) step(now time.Time, event any) []effect {
 	case Placed:
 		m.placed(now, e)
 	case Rejected:
-		if m.answered(e.Number) {
-			m.fail(e.Fault)
-		}
+		m.rejected(e)
 	case Withdrawn:
 		m.answered(e.Number)
 	case RouterRestarted:
@@ -213,6 +212,16 @@ func (m *machine) answered(number uint64) bool {
 	return true
 }
 
+func (m *machine) rejected(e Rejected) {
+	switch {
+	case !m.answered(e.Number):
+	case m.hedge.stage == hedgeAsked:
+		m.unhedge(HedgeRefused)
+	default:
+		m.fail(e.Fault)
+	}
+}
+
 func (m *machine) placed(now time.Time, e Placed) {
 	asks := m.waiting
 	current := m.answered(e.Number)
@@ -224,6 +233,10 @@ func (m *machine) placed(now time.Time, e Placed) {
 			m.emit(toRouter{Failed{Replica: p.Ref.ID, Ticket: p.Claim.Ticket}}) // nothing comes of it
 		}
 		if current && !m.ended {
+			if m.hedge.stage == hedgeAsked {
+				m.unhedge(HedgeRefused)
+				return
+			}
 			m.submit(asks)
 		}
 		return
@@ -252,12 +265,20 @@ func (m *machine) attempt(now time.Time, p Placement) {
 		a.input = m.prompts[l.prompt].IDs
 	}
 	if a.base == 0 {
-		l.limit = p.MaxTokens
+		a.limit = p.MaxTokens
+	} else { // However much room there is here, the answer gets no longer than it could become where it began.
+		a.limit = min(l.limit, a.base+p.MaxTokens)
 	}
-	// However much room there is here, the answer gets no longer than it could become where it began.
-	a.limit = min(l.limit, a.base+p.MaxTokens)
 	m.attempts[a.id] = a
-	m.emit(placedLeg{p.Leg, p.Ref.ID})
+	if m.hedge.stage == hedgeAsked {
+		m.hedge = hedge{hedgeRunning, a.id}
+		m.emit(hedged{HedgeBegun})
+	} else {
+		if a.base == 0 {
+			l.limit = a.limit
+		}
+		m.emit(placedLeg{p.Leg, p.Ref.ID})
+	}
 	m.emit(startAttempt{a.id, p, m.request(a)})
 }
 
@@ -300,6 +321,11 @@ func (m *machine) routerRestarted() {
 		m.waiting = nil // it has forgotten the withdrawal with all the rest
 		return
 	}
+	if m.hedge.stage == hedgeAsked {
+		m.waiting = nil
+		m.unhedge(HedgeRefused)
+		return
+	}
 	if m.resubmits++; m.resubmits > m.cfg.ResubmitsMax {
 		m.waiting = nil
 		m.fail(fault.New(fault.Internal, "the request could not be routed"))
@@ -336,6 +362,7 @@ func (m *machine) fail(f *fault.Fault) {
 		m.calm(l)
 		l.parked = nil
 	}
+	m.endHedge()
 	if m.waiting != nil {
 		m.emit(toRouter{Withdraw{m.call, m.asked}})
 	}

@@ -60,6 +60,9 @@ func (m *machine) frame(f frame) {
 		told := *f.event.PromptTokens
 		a.told = &told
 	}
+	if said := f.event.Finish; m.hedge.open() && (len(f.event.Tokens) > 0 || said != nil && said.Reason != engine.FinishAbort) {
+		m.won(a)
+	}
 	entries := m.appended.entries[:0]
 	clear(m.appended.entries)
 	var finish *Finish
@@ -302,6 +305,9 @@ func (m *machine) nextTimeout() (time.Time, bool) {
 			at, ok = m.pollAt, true
 		}
 	}
+	if due, late := m.hedgeAt(); late != nil && (!ok || due.Before(at)) {
+		at, ok = due, true
+	}
 	return at, ok
 }
 
@@ -353,4 +359,5 @@ func (m *machine) timeout(now time.Time) {
 		m.stop(a, false)
 		m.reroute(now, a, stalled, false)
 	}
+	m.askHedge(now)
 }

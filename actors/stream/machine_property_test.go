@@ -36,6 +36,10 @@ type world struct {
 	usage     Usage
 	announced []string
 	restarted map[string]bool // replicas that were answered in epoch 7
+	hedge     uint64          // the submission that asks for a second attempt; 0: there was none
+	hedges    map[HedgeEvent]int
+	hedging   uint64 // the attempt that it became
+	recalled  bool   // it was withdrawn, and its answer is not waited for
 }
 
 // generating is a Generate that has not returned.
@@ -43,6 +47,7 @@ type generating struct {
 	id       uint64
 	place    Placement
 	base     int // what the leg had before
+	maxes    int // what it may have at the end
 	aborted  bool
 	finished bool // the engine has said so
 	produced int
@@ -73,15 +78,20 @@ const alphabet = "ab!"
 func newWorld(t *rapid.T, hits map[string]int) *world {
 	cfg := DefaultConfig()
 	cfg.AttemptsMax, cfg.ResubmitsMax = 4, 2
+	cfg.HedgeAfter = rapid.SampledFrom([]float64{0, 1, 3}).Draw(t, "hedge after")
 	req := &Request{
 		Resume: rapid.SampledFrom([]Resume{ResumeBest, ResumeBest, ResumeExact, ResumeOff, ResumeOff}).Draw(t, "resume"),
 		Whole:  rapid.Bool().Draw(t, "whole"),
-		N:      rapid.IntRange(1, 3).Draw(t, "n"), Stop: []string{"b!", "aab"}, StopTokenIDs: []uint32{idWord},
-		Input: Input{Tokens: [][]uint32{{1, 2, 3}, {4}}[:rapid.IntRange(1, 2).Draw(t, "prompts")]},
+		N:      rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "n"), Stop: []string{"b!", "aab"}, StopTokenIDs: []uint32{idWord},
+		Input: Input{Tokens: [][]uint32{{1, 2, 3}, {4}}[:rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "prompts")]},
 	}
+	return newWorldOf(t, hits, cfg, req)
+}
+
+func newWorldOf(t *rapid.T, hits map[string]int, cfg Config, req *Request) *world {
 	w := &world{
 		t: t, req: req, cfg: cfg, hits: hits, submitted: 1, open: map[uint64]bool{1: false},
-		calls: map[uint64]*generating{}, tickets: map[uint64]*words{}, restarted: map[string]bool{}, legs: make([]*legModel, req.N*len(req.Input.Tokens)),
+		calls: map[uint64]*generating{}, tickets: map[uint64]*words{}, restarted: map[string]bool{}, hedges: map[HedgeEvent]int{}, legs: make([]*legModel, req.N*len(req.Input.Tokens)),
 	}
 	for i := range w.legs {
 		w.legs[i] = &legModel{}
@@ -117,8 +127,13 @@ func (w *world) take(e effect) {
 		l := w.legs[e.place.Leg]
 		l.attempts++
 		require.LessOrEqual(w.t, l.attempts, w.cfg.AttemptsMax)
-		for _, c := range w.calls {
-			require.False(w.t, c.place.Leg == e.place.Leg && !c.aborted, "two attempts count for one leg")
+		rivals := w.rivals(e.place.Leg)
+		hedge := w.hedges[HedgeBegun] > 0 && w.hedging == 0
+		require.Len(w.t, rivals, map[bool]int{false: 0, true: 1}[hedge], "two attempts count for one leg")
+		w.hedging += map[bool]uint64{true: e.attempt}[hedge]
+		for _, c := range rivals {
+			require.NotEqual(w.t, c.place.Ref, e.place.Ref)
+			require.Empty(w.t, l.sent)
 		}
 		base := 0
 		want := slices.Clone(w.req.Input.Tokens[e.place.Leg/w.req.N])
@@ -132,16 +147,17 @@ func (w *world) take(e effect) {
 				want = append(want, t.ID)
 			}
 		}
-		if base == 0 {
-			l.first = e.place.MaxTokens
+		maxes := base + e.place.MaxTokens
+		if base > 0 {
+			maxes = min(l.first, maxes)
+			l.maxes = maxes
 		}
-		l.maxes = min(l.first, base+e.place.MaxTokens)
 		w.hit(base > 0, "goes on")
 		require.Equal(w.t, want, e.request.PromptTokens)
-		require.Equal(w.t, l.maxes-base, e.request.MaxTokens)
+		require.Equal(w.t, maxes-base, e.request.MaxTokens)
 		require.Positive(w.t, e.request.MaxTokens, "what is over goes nowhere")
 		w.tickets[e.place.Claim.Ticket.Number].placed = true
-		w.calls[e.attempt] = &generating{id: e.attempt, place: e.place, base: base}
+		w.calls[e.attempt] = &generating{id: e.attempt, place: e.place, base: base, maxes: maxes}
 	case abortAttempt:
 		c := w.calls[e.attempt]
 		require.NotNil(w.t, c, "the attempt has returned")
@@ -158,6 +174,10 @@ func (w *world) take(e effect) {
 	case observed:
 		w.hit(true, e.outcome.String())
 		require.Equal(w.t, e.gap != nil, e.outcome == Resumed || e.outcome == Restarted)
+	case hedged:
+		w.hedges[e.event]++
+		w.hit(true, "hedge "+e.event.String())
+		require.Equal(w.t, 1, w.hedges[e.event])
 	case *appendLeg:
 		require.Zero(w.t, w.ended)
 		l := w.legs[e.leg]
@@ -191,7 +211,14 @@ func (w *world) routed(message any) {
 		}
 		w.submitted, w.asks = e.Number, e.Legs
 		w.open[e.Number] = false
-		w.hit(e.Again, "routed anew")
+		if e.Hedge {
+			require.Zero(w.t, w.hedge, "once a request")
+			require.Len(w.t, w.legs, 1)
+			require.Empty(w.t, w.legs[0].sent)
+			require.Len(w.t, w.rivals(0), 1)
+			w.hedge = e.Number
+		}
+		w.hit(e.Again && !e.Hedge, "routed anew")
 		w.hit(len(e.Legs) > 1 && e.Again, "joined a leg that waited")
 		for _, a := range e.Legs {
 			require.Less(w.t, w.legs[a.Leg].attempts, w.cfg.AttemptsMax)
@@ -203,6 +230,7 @@ func (w *world) routed(message any) {
 		if _, ok := w.open[e.Number]; ok {
 			w.open[e.Number] = true
 		}
+		w.recalled = w.recalled || e.Number == w.hedge && w.ended == 0
 	}
 }
 
@@ -218,6 +246,7 @@ func (w *world) told(ref *replica.Ref, message any) {
 		of(e.Ticket).linger++
 	case replica.AttemptFailed:
 		of(e.Ticket).failed = append(of(e.Ticket).failed, e.Failure.Kind)
+		w.hit(e.Failure.Message == "no token in time", "a stall")
 	case replica.Announced:
 		w.announced = append(w.announced, string(ref.ID)+" "+replicaWord(e))
 	}
@@ -232,11 +261,15 @@ func (w *world) hit(yes bool, what string) {
 // check holds the machine to the account after every step.
 func (w *world) check() {
 	require.LessOrEqual(w.t, w.ended, 1, "the response ends once")
+	if len(w.legs[0].sent) > 0 {
+		require.LessOrEqual(w.t, len(w.rivals(0)), 1, "the quicker goes on alone")
+	}
+	w.budget()
 	done := w.ended == 1
 	for _, c := range w.calls {
 		done = done && c.aborted
 	}
-	if _, owed := w.open[w.submitted]; owed {
+	if withdrawn, owed := w.open[w.submitted]; owed && (!withdrawn || !w.lapsed(w.submitted)) {
 		done = false
 	}
 	require.Equal(w.t, done, w.r.m.done())
@@ -272,44 +305,6 @@ func (w *world) check() {
 	}
 }
 
-// oracle is a leg's answer by the rules of semantics 3, without streams, windows or holding back: how many of the tokens
-// count, their text, and the finish that ends them, nil if none does.
-func oracle(sent []engine.Token, most int) (n int, text string, finish *string) {
-	total := 0
-	say := func(f Finish) *string {
-		f.CompletionTokens = total
-		w := finishWord(f)
-		return &w
-	}
-	for i, t := range sent {
-		total += 1 + t.LostIDs
-		switch {
-		case t.ID == idWord:
-			id := t.ID
-			return i + 1, text, say(Finish{Reason: StopEnd, StopToken: &id})
-		case t.ID == idEOS:
-			return i + 1, text, say(Finish{Reason: StopEnd})
-		case t.Text != nil:
-			text += *t.Text
-		default:
-			text += string(rune(t.ID))
-		}
-		first, which := -1, ""
-		for _, stop := range []string{"b!", "aab"} {
-			if at := strings.Index(text, stop); at >= 0 && (first < 0 || at+len(stop) < first+len(which)) {
-				first, which = at, stop
-			}
-		}
-		if first >= 0 {
-			return i + 1, text[:first], say(Finish{Reason: StopEnd, StopString: &which})
-		}
-		if total >= most {
-			return i + 1, text, say(Finish{Reason: StopLength})
-		}
-	}
-	return len(sent), text, nil
-}
-
 // pick draws one of the attempts whose Generate has not returned.
 func (w *world) pick() *generating {
 	if len(w.calls) == 0 {
@@ -331,11 +326,14 @@ func sortedCalls(calls map[uint64]*generating) []uint64 {
 func (w *world) placement(a Ask) Placement {
 	var names []string
 	for _, name := range []string{"a", "b", "c", "p1", "p2", "p3"} {
-		if !slices.Contains(a.Excluded, Exclusion{Replica: scoring.ReplicaID(name), Incarnation: 1}) {
+		if !slices.ContainsFunc(a.Excluded, func(x Exclusion) bool { return string(x.Replica) == name }) {
 			names = append(names, name)
 		}
 	}
 	p := w.r.place(a.Leg, rapid.SampledFrom(names).Draw(w.t, "replica"), rapid.IntRange(1, 12).Draw(w.t, "max tokens"))
+	if took := time.Second; rapid.IntRange(0, 3).Draw(w.t, "predicted") > 0 {
+		p.FirstToken = &took
+	}
 	w.tickets[p.Claim.Ticket.Number] = &words{confirms: p.Ref.Capabilities.ConfirmsAbort}
 	return p
 }
@@ -355,7 +353,8 @@ func (w *world) grant(number uint64) {
 		}
 		p.Placements = append(p.Placements, place)
 	}
-	before, current := len(w.calls), number == w.submitted && w.ended == 0
+	before := len(w.calls)
+	current := number == w.submitted && w.ended == 0 && !w.lapsed(number)
 	w.step(p)
 	started := 0
 	if current && !forgotten {
@@ -402,6 +401,9 @@ func (w *world) frame() {
 	w.hit(c.aborted, "a frame of an aborted attempt")
 	w.hit(!c.aborted && l.finish != nil, "a frame behind the end")
 	if !c.aborted && l.finish == nil {
+		if c.base == 0 && len(l.sent) == 0 {
+			l.first, l.maxes = c.maxes, c.maxes // those of the one that gives the first token
+		}
 		l.sent = append(l.sent, f.event.Tokens...)
 		c.produced += len(f.event.Tokens)
 	}
@@ -473,42 +475,6 @@ func (w *world) replicaRestarts() {
 	require.Equal(w.t, []string{strings.Join(want, ", ")}, w.announced)
 }
 
-// drain lets everything come to an end and checks what each ticket's replica has heard.
-func (w *world) drain() {
-	if w.ended == 0 {
-		w.step(clientGone{})
-	}
-	for n := range w.open {
-		delete(w.open, n)
-		w.step(Withdrawn{Number: n})
-	}
-	for at, ok := w.r.m.nextTimeout(); ok; at, ok = w.r.m.nextTimeout() {
-		w.r.now = at
-		w.step(timeout{})
-	}
-	require.True(w.t, w.r.m.done(), "no engine is waited for")
-	for _, id := range sortedCalls(w.calls) {
-		w.returns(w.calls[id])
-	}
-	for n, t := range w.tickets {
-		heard := fmt.Sprintf("ticket %d: %+v", n, *t)
-		require.LessOrEqual(w.t, t.end, 1, heard)
-		require.LessOrEqual(w.t, t.linger+len(t.failed), 1, heard)
-		require.Positive(w.t, t.end+t.linger+len(t.failed), heard)
-		switch {
-		case !t.placed:
-			require.Equal(w.t, 1, t.end, heard)
-			require.Zero(w.t, t.linger+len(t.failed), heard)
-		case len(t.failed) == 1 && t.failed[0] != engine.Stalled:
-			require.Zero(w.t, t.end, heard)
-		case t.confirms || t.finishedFirst:
-			require.Equal(w.t, 1, t.end, heard)
-		default:
-			require.Zero(w.t, t.end, heard)
-		}
-	}
-}
-
 // TestMachineAtRandom lets everything around a request happen in any order.
 func TestMachineAtRandom(t *testing.T) {
 	hits := map[string]int{}
@@ -516,20 +482,24 @@ func TestMachineAtRandom(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) { live(t, newWorld(t, hits)) })
 	}
 	t.Log(hits)
-	floors := []string{
+	floors(t, hits, []string{
 		"routed anew", "joined a leg that waited", "a place for an older submission", "a place after the end", "lost IDs",
 		"a grant that was forgotten", "a frame of an aborted attempt", "a frame behind the end", "fails after tokens", "finished while it was aborted",
 		"leaves while legs wait and run", "leaves while all wait", "leaves while all run", "announced reserved", "announced running",
 		"announced lingering", "rejected", "the router restarts while legs wait", "the router restarts while it is to withdraw",
 		"a stall", "ended well", "goes on", "begins anew", "a leg finished", "a stop string", "a stop token",
-	}
+	})
 	for o := range NumOutcomes {
-		floors = append(floors, o.String())
+		floors(t, hits, []string{o.String()})
 	}
 	for k := range engine.NumFailKinds {
-		floors = append(floors, "fails before a token: "+k.String())
+		floors(t, hits, []string{"fails before a token: " + k.String()})
 	}
-	for _, what := range floors {
+}
+
+func floors(t *testing.T, hits map[string]int, whats []string) {
+	t.Helper()
+	for _, what := range whats {
 		require.GreaterOrEqual(t, hits[what], 5, "%s: too rare for the test to mean anything", what)
 	}
 }
@@ -539,6 +509,10 @@ func live(t *rapid.T, w *world) {
 	if rapid.IntRange(0, 9).Draw(t, "waits") > 0 {
 		w.grant(1)
 	}
+	happen(t, w)
+}
+
+func happen(t *rapid.T, w *world) {
 	frames := func(*rapid.T) { w.frame() }
 	actions := map[string]func(*rapid.T){
 		"frame": frames, "another frame": frames, "a third frame": frames,
@@ -558,7 +532,7 @@ func live(t *rapid.T, w *world) {
 			}
 			n := w.answerable()
 			delete(w.open, n)
-			w.hit(n == w.submitted && w.ended == 0, "rejected")
+			w.hit(n == w.submitted && n != w.hedge && w.ended == 0, "rejected")
 			w.step(Rejected{Number: n, Fault: fault.New(fault.NoReplica, "none")})
 		},
 		"router restarts": func(t *rapid.T) {
@@ -585,7 +559,6 @@ func live(t *rapid.T, w *world) {
 				return
 			}
 			w.r.now = at
-			w.hit(w.ended == 0, "a stall")
 			w.step(timeout{})
 		},
 		"client leaves": func(t *rapid.T) {
@@ -599,6 +572,7 @@ func live(t *rapid.T, w *world) {
 	t.Repeat(actions)
 	t.Repeat(actions)
 	w.drain()
+	w.raced()
 	w.hit(w.fault == nil, "ended well")
 	for _, l := range w.legs {
 		w.hit(l.finish != nil, "a leg finished")

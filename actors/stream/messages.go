@@ -22,6 +22,8 @@ type (
 		// Begun: some answer of the request has tokens, so that it is not turned away for want of room, and waits longer for
 		// a replica that serves. Some of the legs may be placed before the others, which are then submitted anew.
 		Begun bool
+		// Hedge: the leg's attempt runs and is only slow. It is placed at once if that keeps nobody waiting, or Rejected.
+		Hedge bool
 	}
 	// Withdraw takes a submission back; the router answers Withdrawn, unless it has answered Placed or Rejected before.
 	Withdraw struct {
@@ -106,7 +108,7 @@ type (
 		Number     uint64
 		Placements []Placement
 	}
-	// Rejected ends the request: no leg is placed.
+	// Rejected ends the request, or declines the hedge: no leg is placed.
 	Rejected struct {
 		Number uint64
 		Fault  *fault.Fault

@@ -163,9 +163,13 @@ func (m *machine) way(l *legState) (way, Class) {
 }
 
 // reroute asks for a new place for a leg whose attempt has failed, or fails the request. moved: the engine did not fail, it
-// is only to be emptied.
+// is only to be emptied. Where a hedge runs beside it that one is all that is needed.
 func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, moved bool) {
 	l := a.leg
+	if m.hedge.open() && m.beaten(a) && f.Kind != engine.Client {
+		m.exclude(a, f.Kind, moved)
+		return
+	}
 	m.calm(l)
 	how, class := m.way(l)
 	if l.produced > 0 && l.breach == nil {

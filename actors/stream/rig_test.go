@@ -136,6 +136,8 @@ func word(e effect) string {
 			w += " after " + e.gap.String()
 		}
 		return w
+	case hedged:
+		return "hedge " + e.event.String()
 	case endResponse:
 		if e.fault != nil {
 			return "ended: " + e.fault.Kind.String()
@@ -169,6 +171,9 @@ func routerWord(message any) string {
 		}
 		if e.Begun {
 			w.WriteString(" begun")
+		}
+		if e.Hedge {
+			w.WriteString(" hedge")
 		}
 		for _, a := range e.Legs {
 			fmt.Fprintf(&w, ", leg %d", a.Leg)

@@ -46,6 +46,7 @@ type Config struct {
 	BodyTimeout       time.Duration // how long a body may take to arrive
 	FirstTokenTimeout time.Duration // how long an engine may work on a prompt
 	TokenTimeout      time.Duration // how long an engine may pause between two tokens
+	HedgeAfter        float64       // times as long as predicted that a first token may take before another replica is asked too; 0: any
 	HangLeast         time.Duration // the shortest silence of a replica that is suspicious
 	HangBlind         time.Duration // likewise, of a replica whose pace is not known
 	QueueTimeout      time.Duration // how long a request waits for room
@@ -90,7 +91,8 @@ func DefaultConfig() Config {
 		JournalBytes: streams.JournalBytes,
 		BodyBytes:    int(edge.BodyBytes), Connections: edge.ConnectionsMax, BodyTimeout: edge.BodyTimeout,
 		FirstTokenTimeout: streams.FirstTokenTimeout, TokenTimeout: streams.TokenTimeout,
-		HangLeast: watch.HangLeast, HangBlind: watch.HangBlind,
+		HedgeAfter: streams.HedgeAfter,
+		HangLeast:  watch.HangLeast, HangBlind: watch.HangBlind,
 		DrainTimeout: 30 * time.Second,
 		LogLevel:     "info",
 		LogFormat:    "text",

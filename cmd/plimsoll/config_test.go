@@ -102,6 +102,8 @@ func TestFaultsOfTheFileNameTheLine(t *testing.T) {
 		{"negative", "client-stall: -1s\n", "cannot be negative"},
 		{"no number", "queue-requests: many\n", `"many" is no whole number`},
 		{"too small", "default-max-tokens: 0\n", "must be at least 1"},
+		{"less than predicted", "hedge-after: 0.5\n", `hedge-after: cannot be "0.5": write 0 for never, or a number from 1 to 1000`},
+		{"no multiple", "hedge-after: NaN\n", "write 0 for never"},
 		{"choice", "policy: random\n", "write one of token-load, least-requests, p2c, round-robin"},
 		{"list", "model: [a, b]\n", ":1: model: takes one value, not a list"},
 		{"mapping", "listen: {port: 80}\n", "takes a plain value, not a mapping"},
@@ -152,6 +154,7 @@ func TestPrintedConfigurationsComeBack(t *testing.T) {
 		config.APIKeyFile = rapid.Ptr(word, true).Draw(t, "api-key-file")
 		config.Render = rapid.SampledFrom([]string{"local", "engine"}).Draw(t, "render")
 		config.Admission = rapid.SampledFrom([]string{"expected", "strict"}).Draw(t, "admission")
+		config.HedgeAfter = rapid.SampledFrom([]float64{0, 1, 2.5, 1000}).Draw(t, "hedge-after")
 		config.ResumeWait = time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "resume-wait"))
 		config.QueueTimeout = time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "queue-timeout"))
 		config.QueueRequests = rapid.IntRange(1, 1<<40).Draw(t, "queue-requests")

@@ -332,7 +332,7 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 	}
 	streams := stream.DefaultConfig()
 	streams.JournalBytes = c.JournalBytes
-	streams.FirstTokenTimeout, streams.TokenTimeout = c.FirstTokenTimeout, c.TokenTimeout
+	streams.FirstTokenTimeout, streams.TokenTimeout, streams.HedgeAfter = c.FirstTokenTimeout, c.TokenTimeout, c.HedgeAfter
 	return actors.Config{
 		Models: []actors.Model{served}, Stream: streams, Supervise: supervise.DefaultConfig(),
 		TokenizeMax: runtime.GOMAXPROCS(0), DrainWait: c.DrainTimeout,

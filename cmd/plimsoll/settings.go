@@ -11,6 +11,7 @@ import (
 
 	"plimsoll/actors"
 	"plimsoll/actors/router"
+	"plimsoll/actors/stream"
 	"plimsoll/scoring/policy"
 )
 
@@ -65,6 +66,7 @@ func (c *Config) settings() []setting {
 		duration("body-timeout", "give a request's body `TIME` to arrive", &c.BodyTimeout),
 		duration("first-token-timeout", "count an attempt as stalled whose engine gives no first token for `TIME`, or for 8 times what its replica needs as a rule", &c.FirstTokenTimeout),
 		duration("token-timeout", "count an attempt as stalled whose engine pauses for `TIME` between two tokens, or for 100 steps of its replica", &c.TokenTimeout),
+		multiple("hedge-after", "begin a second attempt on another replica, and go on with the quicker, once the first token has taken `F` times as long as predicted; 0: never", &c.HedgeAfter),
 		duration("hang-least", "suspect a replica none of whose streams goes on for 8 of its steps or twice the prefill that it is at, but not within `TIME`", &c.HangLeast),
 		duration("hang-blind", "suspect a replica of which too little was seen to know its pace if none of its streams goes on for `TIME`", &c.HangBlind),
 		duration("queue-timeout", "let a request wait `TIME` for room before it gets 429", &c.QueueTimeout),
@@ -196,6 +198,22 @@ func fraction(name, usage string, p *float64) setting {
 			v, err := strconv.ParseFloat(text, 64)
 			if err != nil || !(v >= 0 && v <= 1) {
 				return fmt.Errorf("cannot be %q: write a number from 0 to 1, e.g. 0.8", text)
+			}
+			*p = v
+			return nil
+		}),
+		encode: func() []string { return []string{strconv.FormatFloat(*p, 'g', -1, 64)} },
+	}
+}
+
+// multiple is a setting of a number that is 0, for never, or says how many times as long something may take.
+func multiple(name, usage string, p *float64) setting {
+	return setting{
+		name: name, usage: usage,
+		decode: one(func(text string) error {
+			v, err := strconv.ParseFloat(text, 64)
+			if err != nil || v != 0 && !(v >= 1 && v <= stream.HedgeAfterMax) {
+				return fmt.Errorf("cannot be %q: write 0 for never, or a number from 1 to %d, e.g. 2.5", text, stream.HedgeAfterMax)
 			}
 			*p = v
 			return nil
