@@ -76,6 +76,7 @@
 //	min_tokens                  0..max_tokens; where the model's engines have it
 //	cache_salt                  1..1024 bytes
 //	prompt_cache_key            up to 256 bytes: the session
+//	service_tier                auto, default, scale: class default; priority, flex: those. The class says who waits for whom
 //
 // Served on /v1/chat/completions:
 //
@@ -97,7 +98,7 @@
 //
 // Taken and without effect on the answer:
 //
-//	user, metadata, service_tier, safety_identifier, prompt_cache_retention, priority, request_id, stream_interval,
+//	user, metadata, safety_identifier, prompt_cache_retention, priority, request_id, stream_interval,
 //	spaces_between_special_tokens
 //
 // Refused with a 400 that names the parameter, because they would change the answer and are not served (a value that asks for

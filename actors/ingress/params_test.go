@@ -12,6 +12,7 @@ import (
 
 	"plimsoll/actors/stream"
 	"plimsoll/engine/openai"
+	"plimsoll/scoring/queue"
 )
 
 const (
@@ -109,6 +110,7 @@ func TestEveryBadParameterIsNamed(t *testing.T) {
 		{"cache_salt", `"cache_salt":""`},
 		{"cache_salt", `"cache_salt":5`},
 		{"cache_salt", `"cache_salt":"` + strings.Repeat("x", 1025) + `"`},
+		{"service_tier", `"service_tier":"gold"`},
 		{"prompt_cache_key", `"prompt_cache_key":"` + strings.Repeat("x", 257) + `"`},
 	}
 	chat := []struct{ param, member string }{
@@ -236,6 +238,12 @@ func TestParametersArrive(t *testing.T) {
 	require.Equal(t, 3, *r.TopLogprobs)
 	require.Equal(t, "conv", r.Session)
 	require.Equal(t, "default", r.Tenant)
+	require.Equal(t, queue.Default, r.Class)
+	for tier, class := range map[string]queue.Class{
+		"auto": queue.Default, "default": queue.Default, "scale": queue.Default, "priority": queue.Priority, "flex": queue.Flex,
+	} {
+		require.Equal(t, class, last(pathChat, `"service_tier":"`+tier+`"`).Class, tier)
+	}
 	require.JSONEq(t, `[{"role":"user","content":"hi"}]`, string(r.Input.Chat.Messages))
 	require.True(t, *r.Input.Chat.AddGenerationPrompt)
 

@@ -9,6 +9,7 @@ import (
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 	"plimsoll/engine/openai"
+	"plimsoll/scoring/queue"
 )
 
 // Limits of single parameters.
@@ -68,7 +69,7 @@ func (s *Server) query(x *exchange, p *params) *query {
 	}
 	q := &query{req: req, model: m, stream: p.flag("stream", false)}
 	p.streamOptions(q)
-	req.Session = p.session(x)
+	req.Session, req.Class = p.session(x), p.class()
 	req.Resume, req.Whole = p.resume(x), !q.stream
 	return q
 }
@@ -86,6 +87,25 @@ func (p *params) resume(x *exchange) stream.Resume {
 		p.complain(headerResume, "must be exact, best or off, not %s", quoted(v))
 	}
 	return stream.ResumeBest
+}
+
+// class is how urgent the request is while others wait, by OpenAI's names.
+func (p *params) class() queue.Class {
+	const key = "service_tier"
+	tier := p.text(key, sessionBytes)
+	if tier == nil {
+		return queue.Default
+	}
+	switch *tier {
+	case "priority":
+		return queue.Priority
+	case "flex":
+		return queue.Flex
+	case "auto", "default", "scale":
+	default:
+		p.complain(key, "must be auto, default, priority or flex, not %s", quoted(*tier))
+	}
+	return queue.Default
 }
 
 // session returns whose turn the request is: the header's word, else the body's.

@@ -96,7 +96,7 @@ func refusalsInCompletions() []refusal {
 // ignored lists what is taken and changes nothing in the answer.
 func ignored() []string {
 	return []string{
-		"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_retention", "priority", "request_id",
+		"user", "metadata", "safety_identifier", "prompt_cache_retention", "priority", "request_id",
 		"stream_interval", "spaces_between_special_tokens", "stream_options.include_obfuscation",
 	}
 }

@@ -3,6 +3,7 @@ package router
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"plimsoll/scoring"
@@ -47,6 +48,8 @@ type Config struct {
 	Policy    string // name for policy.New
 	Admission Admission
 	Queue     queue.Config
+	// TenantWeights are the shares of those who have others than 1, by name, while requests of several tenants wait.
+	TenantWeights map[string]float64
 	// PromptTokensMax is the longest prompt that is let in, whatever the replicas could hold; nil: as long as fits.
 	PromptTokensMax *scoring.Tokens
 	// Explain has every decision laid out in the log, at level debug.
@@ -102,10 +105,13 @@ func (c Config) Validate() error {
 		return errors.New("speculation-time must be positive")
 	case !(c.Credit.Host >= 0 && c.Credit.Host <= 1 && c.Credit.Disk >= 0 && c.Credit.Disk <= 1):
 		return errors.New("the credit of a cache tier must be between 0 and 1")
-	case c.Queue.RequestsMax < 1 || c.Queue.TokensMax < 1:
-		return errors.New("the queue must hold at least one request and one token")
 	case c.DefaultMaxTokens < 1 || c.ResumePrefillTokens < 1 || c.RanksMax < 1 || c.ScanMax < 1 || c.EncodeBytes < 1:
 		return errors.New("every bound of a router must be at least 1")
 	}
-	return nil
+	for name, weight := range c.TenantWeights {
+		if !(weight > 0) || math.IsInf(weight, 1) {
+			return fmt.Errorf("the weight of tenant %q must be a positive number", name)
+		}
+	}
+	return c.Queue.Validate()
 }

@@ -2,6 +2,7 @@ package router
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -22,7 +23,9 @@ type entry struct {
 	rests    time.Time // it is not tried before that
 	// need is a lower bound of what a replica must have free to take it, as of the last decision; 0 if none is known.
 	need scoring.Blocks
-	bars []bar
+	// As of the last decision: what its prompts take where that takes the least, and the service that it comes to.
+	prefillSeconds, chargeSeconds float64
+	bars                          []bar
 	// keys are the prompts' block keys, by block size, made when first needed.
 	keys []blockKeys
 }
@@ -90,7 +93,42 @@ func (e *entry) began() time.Time {
 	return e.sub.Arrival
 }
 
-// place is where an entry stands among those at the head of the queue.
+// weigh adds a leg to what the entry takes. A token of an answer counts as two of a prompt, the weights of Sheng et al.,
+// "Fairness in Serving Large Language Models" (OSDI 2024).
+func (e *entry) weigh(l *layout) {
+	least := math.Inf(1)
+	rate := 0.0
+	for i := range l.candidates {
+		c := &l.candidates[i]
+		if c.LimitsUnknown {
+			continue
+		}
+		fresh := l.claims[i].PrefillTokens
+		if took := c.Rates.PrefillSeconds(fresh, l.plan.PromptTokens-fresh); took < least {
+			least, rate = took, c.Rates.PrefillSecondsPerToken
+		}
+	}
+	if math.IsInf(least, 1) {
+		return // nobody knows any replica
+	}
+	e.prefillSeconds += least
+	e.chargeSeconds += least + 2*rate*float64(l.plan.OutputTokens)
+}
+
+// queued is the entry as the queue sees it.
+func (e *entry) queued(weights map[string]float64) queue.Entry[*entry] {
+	req := e.sub.Call.Request
+	weight, ok := weights[req.Tenant]
+	if !ok {
+		weight = 1
+	}
+	return queue.Entry[*entry]{
+		ID: e.id, Item: e, Tokens: e.tokens(), Arrival: e.sub.Arrival, Class: req.Class, Tenant: req.Tenant, Weight: weight,
+		PrefillSeconds: e.prefillSeconds, ChargeSeconds: e.chargeSeconds,
+	}
+}
+
+// place is where an entry stands among those at the head of its class.
 func (e *entry) place() time.Time {
 	at := e.began()
 	if e.sub.Begun {

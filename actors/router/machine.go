@@ -245,9 +245,10 @@ func (m *machine) supersede(call *stream.Call) {
 func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 	by := &asking{entry: e}
 	chosen := m.scratch.chosen[:0]
-	e.need = 0
+	e.need, e.prefillSeconds, e.chargeSeconds = 0, 0, 0
 	for _, ask := range e.legs() {
 		fleet := m.candidates(now, e, ask, vs, chosen)
+		e.weigh(&fleet)
 		d := m.demand(e, ask, fleet.plan, vs)
 		dec := m.policy.Decide(now, &d, fleet.candidates)
 		if m.cfg.Explain {

@@ -96,7 +96,7 @@ func (m *machine) pump(now time.Time, vs []view) {
 // scan goes through the queue once. It reports whether somebody was placed, and whether it came to the end.
 func (m *machine) scan(now time.Time, vs []view, s survey) (placed, whole bool) {
 	whole = true
-	m.waiting.Scan(m.cfg.ScanMax, func(q queue.Entry[*entry]) queue.Visit {
+	m.waiting.Scan(now, m.cfg.ScanMax, func(q queue.Entry[*entry]) queue.Visit {
 		e := q.Item
 		if now.Before(e.rests) {
 			m.retry(e.rests)
@@ -161,11 +161,13 @@ func (m *machine) retry(at time.Time) {
 }
 
 func (m *machine) enqueue(e *entry, head bool, vs []view) {
-	push, at := m.waiting.Push, e.sub.Arrival
-	if head {
-		push, at = m.waiting.PushHead, e.place()
+	var err error
+	if q := e.queued(m.cfg.TenantWeights); head {
+		err = m.waiting.PushHead(q, e.place())
+	} else {
+		err = m.waiting.Push(q)
 	}
-	if err := push(e.id, e, e.tokens(), at); err != nil {
+	if err != nil {
 		var full *queue.FullError
 		if errors.As(err, &full) {
 			wait := m.retryAfter(vs)

@@ -375,8 +375,13 @@ func TestReranks(t *testing.T) {
 		require.Equal(t, 1, n, "%s was asked again although nothing changed there", id)
 	}
 	require.True(t, r.waits(sub))
-	first, _ := r.m.waiting.Peek()
-	require.True(t, first.Head)
+	earlier := r.ask(2, 100, new(16))
+	earlier.Arrival = sub.Arrival.Add(-time.Second)
+	for _, s := range r.sites {
+		s.snap.State = replica.Warming
+	}
+	r.step(earlier)
+	require.Equal(t, []*stream.Call{sub.Call, earlier.Call}, r.order(), "it is at the head, before who came earlier")
 }
 
 // TestAfterThreeReranksOthersComeFirst: who came earlier to the head of the queue is tried before it.

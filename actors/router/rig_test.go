@@ -14,6 +14,7 @@ import (
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
 	"plimsoll/scoring/prefix"
+	"plimsoll/scoring/queue"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -253,6 +254,16 @@ func (r *rig) fault(sub *stream.Submit) *fault.Fault {
 
 func (r *rig) waits(sub *stream.Submit) bool {
 	return r.m.queuedAs[sub.Call] != nil && len(r.answers(sub)) == 0
+}
+
+// order are the waiting requests in the order in which they are tried.
+func (r *rig) order() []*stream.Call {
+	var calls []*stream.Call
+	r.m.waiting.Scan(r.now, r.m.waiting.Len()+1, func(q queue.Entry[*entry]) queue.Visit {
+		calls = append(calls, q.Item.sub.Call)
+		return queue.Keep
+	})
+	return calls
 }
 
 // empty fails unless the machine holds nothing of any request.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"plimsoll/engine"
+	"plimsoll/scoring/queue"
 	"plimsoll/tokenizer/chat"
 )
 
@@ -30,6 +31,7 @@ type Request struct {
 	LoRA              string // the engines' name of the adapter; "" for the base model
 	Tenant            string // API key's name, else "default"
 	Session           string // "" if the client named none
+	Class             queue.Class
 
 	// Resume is what the client wants if an engine fails in the middle of an answer. Whole: it gets nothing before the
 	// answer's end, so that a leg may also begin anew.
