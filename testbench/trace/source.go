@@ -31,14 +31,14 @@ func Take(s Source, most int) ([]Request, error) {
 	return out, nil
 }
 
-// next makes a function a Source.
-type next func() (Request, error)
+// nextOf makes a function a Source.
+type nextOf func() (Request, error)
 
-func (f next) Next() (Request, error) { return f() }
+func (f nextOf) Next() (Request, error) { return f() }
 
 // List is a Source of requests that are in order.
 func List(requests []Request) Source {
-	return next(func() (Request, error) {
+	return nextOf(func() (Request, error) {
 		if len(requests) == 0 {
 			return Request{}, io.EOF
 		}
@@ -52,7 +52,7 @@ func List(requests []Request) Source {
 func Cut(s Source, skip, most int) Source {
 	left := most
 	var start *time.Duration
-	return next(func() (Request, error) {
+	return nextOf(func() (Request, error) {
 		if left == 0 {
 			return Request{}, io.EOF
 		}
@@ -94,7 +94,7 @@ func Scaled(s Source, factor float64) (Source, error) {
 }
 
 func changed(s Source, change func(Request) Request) Source {
-	return next(func() (Request, error) {
+	return nextOf(func() (Request, error) {
 		r, err := s.Next()
 		if err != nil {
 			return Request{}, err

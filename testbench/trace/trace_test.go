@@ -33,7 +33,7 @@ func TestRead(t *testing.T) {
 	require.InDelta(t, (1024.0+512)/(1000+1025+600), trace.Shared(list), 1e-9)
 	for want, text := range map[string]string{
 		"line 1: 1 hash_ids for 513": `{"timestamp":0,"input_length":513,"output_length":1,"hash_ids":[0]}`,
-		"at least 1":                    `{"timestamp":0,"input_length":0,"output_length":1,"hash_ids":[]}`,
+		"at least 1":                 `{"timestamp":0,"input_length":0,"output_length":1,"hash_ids":[]}`,
 		"line 4: it comes before":    small + `{"timestamp":1,"input_length":1,"output_length":1,"hash_ids":[0]}`,
 		"line 4: unexpected":         small + `{"timestamp":`,
 	} {
