@@ -62,7 +62,6 @@ type world struct {
 	live     []*call // in no order
 	coming   *trace.Request
 	dry      bool // the source has ended
-	opened   time.Duration
 	tickets  uint64
 
 	samples []Sample
@@ -157,6 +156,7 @@ func (w *world) newTicket() scoring.Ticket {
 	w.tickets++
 	return scoring.Ticket{Boot: 1, Number: w.tickets}
 }
+
 func (w *world) ring(at time.Time, h *host, c *call) {
 	e := w.at(w.since(at), evTick)
 	e.host, e.call = h, c

@@ -113,22 +113,23 @@ func TestOpenFindsTheFormat(t *testing.T) {
 		write("c.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"): 374,
 		write("d.jsonl", `{"at":12.5,"prompt_tokens":40,"output_tokens":9}`):                            40,
 	} {
-		s, closer, err := trace.Open(name, 1)
+		s, err := trace.Open(name, 1)
 		require.NoError(t, err)
 		r, err := s.Next()
 		require.NoError(t, err)
 		require.Equal(t, tokens, r.PromptTokens, name)
-		require.NoError(t, closer.Close())
+		require.Equal(t, tokens == 1000, s.Tick > 0, name)
+		require.NoError(t, s.Close())
 	}
-	s, closer, err := trace.Open(trace.AgentsName, 1)
+	s, err := trace.Open(trace.AgentsName, 1)
 	require.NoError(t, err)
-	require.NoError(t, closer.Close())
+	require.NoError(t, s.Close())
 	_, err = s.Next()
 	require.NoError(t, err)
-	_, _, err = trace.Open("agent", 1)
+	_, err = trace.Open("agent", 1)
 	require.ErrorContains(t, err, "neither a file nor one of the generators")
-	_, _, err = trace.Open(filepath.Join(dir, "none.csv"), 1)
+	_, err = trace.Open(filepath.Join(dir, "none.csv"), 1)
 	require.ErrorIs(t, err, os.ErrNotExist)
-	_, _, err = trace.Open(write("e.jsonl.gz", "plain"), 1)
+	_, err = trace.Open(write("e.jsonl.gz", "plain"), 1)
 	require.ErrorContains(t, err, "e.jsonl.gz")
 }
