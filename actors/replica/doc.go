@@ -51,7 +51,8 @@
 //	              another life                       ▼ work that changed the cache, or they can't be subscribed to
 //	                                               approximate ───events flow again───▶ live, partial
 //
-// A subscription writes to a slot of its own, from its own goroutine, and only news of its state reaches the actor. While the
+// [Feed] is all of that but the actor's goroutines, timer, metrics and log, so that the simulator drives the very same. A
+// [Subscription] writes to a slot of its own, from its own goroutine, and only news of its state reaches the actor. While the
 // index is approximate a subscription fills a slot that nobody looks at; it takes the other's place when it is worth it, so
 // that never both are published. A slot moves to the index of another block size if the events show one. What was predicted
 // is held against what engines report: an index that claims too much too often is built anew.

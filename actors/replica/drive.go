@@ -49,6 +49,7 @@ func NewMachine(now time.Time, cfg Config, ref *Ref, announced func(epoch uint64
 		awaited = announced(epoch)
 	} else {
 		ref.pulse.start(now)
+		ref.feed.base = now
 	}
 	rng := rand.New(rand.NewPCG(epoch, 3))
 	d := &Machine{m: newMachine(now, cfg, ref.Capabilities, rng, ref.life, awaited, ref.Snapshot()), ref: ref}
@@ -87,9 +88,6 @@ func (d *Machine) Empty() bool { return d.m.ledger.Empty() }
 
 // State is where the ledger has a ticket.
 func (d *Machine) State(t scoring.Ticket) ledger.State { return d.m.ledger.State(t) }
-
-// SetPlace publishes the replica's slot in a prefix index; nil while it has none. The feed's.
-func (r *Ref) SetPlace(p *Place) { r.place.Store(p) }
 
 func (d *Machine) perform(to Shell, effects []effect) {
 	for _, e := range effects {

@@ -1,33 +1,23 @@
 package replica
 
 import (
-	"context"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
-
-	"plimsoll/actors/meter"
-	"plimsoll/actors/supervise"
-	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/prefix"
 )
 
-// feed keeps its replica's part of the index, from the engine's cache events or from what was routed there, as its machine
-// decides. Subscriptions run in goroutines that end with the actor.
-type feed struct {
-	deps   Deps
-	parent *actor.PID
-	source engine.KVSource // nil: the engine reports nothing
-	m      *feedMachine
-	meter  *meter.Feed
-	alarm  supervise.Alarm
-	log    *slog.Logger // names the replica
-	states stateLog
+// Feed keeps its replica's part of the index, from the engine's cache events or from what was routed there, as its machine
+// decides: all that the feed's actor does but for its goroutines, timer, metrics and log. The simulator drives the very same
+// with a clock, a mail and engines of its own. It is the only one who publishes the replica's [Place]. One goroutine at a time
+// calls it; each [Subscription] has another.
+type Feed struct {
+	ref     *Ref
+	indexes *Indexes
+	m       *feedMachine
 
-	sub      *subscription // nil while none runs
+	sub      *Subscription // nil while none runs
 	routed   *Place        // nil unless what is routed is remembered
 	trusted  time.Time     // since when the index is built from what counts now: older predictions are not its own
 	audit    prefix.Audit  // of predictions since then
@@ -40,7 +30,23 @@ type feed struct {
 	overflows uint64 // of that place then
 }
 
-// reportEvery is how often the metrics are told what the index holds.
+// FeedShell does what a feed asks for, in the order in which it is called.
+type FeedShell interface {
+	// Subscribe begins to listen to the engine's cache events. One goroutine calls what the subscription has.
+	Subscribe(s *Subscription)
+	// Unsubscribe ends the subscription: when it returns, nothing of it is called any more.
+	Unsubscribe()
+	// Ready tells the replica's actor that nothing is awaited of the feed in a life of the engine any more.
+	Ready(incarnation uint64)
+	// Became tells in what state the index is now and why; why is "" where the feed begins or ends.
+	Became(state IndexState, why string)
+	// Distrusted tells why what the index claimed is believed no more.
+	Distrusted(why string)
+	// Report tells what the index holds, from time to time.
+	Report(stats prefix.Stats)
+}
+
+// reportEvery is how often it is told what the index holds.
 const reportEvery = 2 * time.Second
 
 // Patience that operators need not set.
@@ -50,87 +56,109 @@ const (
 	feedAbsentRetry = time.Minute
 )
 
-func newFeed(cfg Config, deps Deps, parent *actor.PID) *feed {
-	f := &feed{
-		deps: deps, parent: parent, meter: deps.Meter.Feed(string(deps.Ref.ID)),
-		log: deps.Log.With(slog.String("replica", string(deps.Ref.ID))),
+// NewFeed returns a replica's feed, which begins with Start. events: there is something to subscribe to.
+func NewFeed(cfg Config, ref *Ref, indexes *Indexes, events bool, rng *rand.Rand) *Feed {
+	return &Feed{
+		ref: ref, indexes: indexes,
+		m: newFeedMachine(feedConfig{
+			Silence: cfg.FeedSilence, RetryFirst: feedRetryFirst, RetryCap: feedRetryCap, AbsentRetry: feedAbsentRetry,
+		}, rng, events, ref.feed.run.Load()),
 	}
-	if deps.Ref.Capabilities.KVEvents {
-		f.source, _ = deps.Ref.Engine.(engine.KVSource)
-	}
-	f.m = newFeedMachine(feedConfig{
-		Silence: cfg.FeedSilence, RetryFirst: feedRetryFirst, RetryCap: feedRetryCap, AbsentRetry: feedAbsentRetry,
-	}, rand.New(rand.NewPCG(deps.Seed, 2)), f.source != nil, deps.Ref.feed.run.Load())
-	return f
 }
 
-// Receive implements actor.Actor.
-func (f *feed) Receive(c actor.Context) {
-	switch m := c.Message().(type) {
-	case *actor.Started:
-		f.reportAt = time.Now().Add(reportEvery)
-		f.become(IndexNone)
-		if t := f.deps.Ref.feed.tuned.Load(); t != nil { // an instance before this one was told, and nobody tells again
-			f.step(c, *t)
-		}
-	case *actor.Stopping, *actor.Restarting:
-		f.stop()
-		return
-	case tune:
-		f.deps.Ref.feed.tuned.Store(&m)
-		f.step(c, m)
-	case Learned:
-		f.learn(c, m)
-	case Cached:
-		f.cached(c, m)
-	case feedTick:
-		f.alarm.Rung()
-		f.tick(c)
-	case fed:
-		f.step(c, m)
-	case feedEnded:
-		f.step(c, m)
-	case void:
-		f.step(c, m)
-	default:
-		return
+// Start begins where the feed before it, if there was one, has left off: what that was told nobody tells again.
+func (f *Feed) Start(now time.Time, to FeedShell) {
+	f.reportAt = now.Add(reportEvery)
+	f.become(IndexNone, to)
+	if t := f.ref.feed.tuned.Load(); t != nil {
+		f.step(now, *t, to)
 	}
-	f.arm(c)
+}
+
+// Tune says at what index block size and capacity the feed works from now on, for which life.
+func (f *Feed) Tune(now time.Time, blockTokens, capacity scoring.Tokens, incarnation uint64, to FeedShell) {
+	t := tune{blockTokens: blockTokens, capacity: capacity, incarnation: incarnation}
+	f.ref.feed.tuned.Store(&t)
+	f.step(now, t, to)
+}
+
+// Void says that what the feed knows counts no more.
+func (f *Feed) Void(now time.Time, to FeedShell) { f.step(now, void{}, to) }
+
+// Message takes a [Learned] or a [Cached] of the feed's replica, or news of a subscription. It takes nothing else.
+func (f *Feed) Message(now time.Time, message any, to FeedShell) {
+	switch m := message.(type) {
+	case Learned:
+		f.learn(now, m, to)
+	case Cached:
+		f.cached(now, m, to)
+	case fed, feedEnded:
+		f.step(now, m, to)
+	}
+}
+
+// NextTick is when the feed wants Tick.
+func (f *Feed) NextTick() time.Time {
+	if wanted, ok := f.m.nextTick(); ok && wanted.Before(f.reportAt) {
+		return wanted
+	}
+	return f.reportAt
+}
+
+// Tick says that the time has come which NextTick named, or that it has not yet.
+func (f *Feed) Tick(now time.Time, to FeedShell) {
+	if !now.Before(f.reportAt) {
+		f.reportAt = now.Add(reportEvery)
+		if f.report(to) {
+			f.step(now, misled{"it held more than the engine can: removals are lost"}, to)
+		}
+	}
+	f.step(now, feedTick{last: f.last()}, to)
+}
+
+// Stop gives all slots back.
+func (f *Feed) Stop(to FeedShell) {
+	if f.sub != nil {
+		f.unsubscribe(to)
+	}
+	if f.routed != nil {
+		f.forgetRouted()
+	}
+	f.become(IndexNone, to)
 }
 
 // step has the machine take an event and does what it asks for.
-func (f *feed) step(c actor.Context, event any) {
-	for _, e := range f.m.step(time.Now(), event) {
+func (f *Feed) step(now time.Time, event any, to FeedShell) {
+	for _, e := range f.m.step(now, event) {
 		switch e := e.(type) {
 		case openFeed:
-			f.subscribe(c, e)
+			f.subscribe(now, e, to)
 		case closeFeed:
-			f.unsubscribe()
+			f.unsubscribe(to)
 		case showFeed:
-			f.show()
+			f.show(now)
 		case feedAnew:
-			f.trust()
+			f.trust(now)
 		case openRouted:
-			f.trust()
-			f.routed = newPlace(f.deps.Indexes, *f.m.tuned, f.m.tuned.blockTokens, prefix.Routed, prefix.Counted)
+			f.trust(now)
+			f.routed = newPlace(f.indexes, *f.m.tuned, f.m.tuned.blockTokens, prefix.Routed, prefix.Counted)
 			for i := range f.owed {
 				f.remember(&f.owed[i])
 			}
-			f.deps.Ref.place.Store(f.routed)
+			f.ref.place.Store(f.routed)
 		case closeRouted:
 			f.forgetRouted()
 		case clearRouted:
-			f.trust()
+			f.trust(now)
 			f.routed.Index.Void(f.routed.Slot)
 		case nowIndex:
-			f.become(e.state)
-			f.deps.Ref.feed.why.Store(&e.why)
-			f.states.now(time.Now(), f.log, e)
+			f.ref.feed.state.Store(uint32(e.state))
+			f.ref.feed.why.Store(&e.why)
+			to.Became(e.state, e.why)
 		case feedBegun:
-			c.Send(f.parent, FeedReady{f.m.tuned.incarnation})
+			to.Ready(f.m.tuned.incarnation)
 		case distrusted:
-			f.meter.Distrusted()
-			f.log.Warn("replica index built anew", slog.String("why", e.why))
+			to.Distrusted(e.why)
 		}
 	}
 	if f.m.owed == nil {
@@ -138,82 +166,60 @@ func (f *feed) step(c actor.Context, event any) {
 	}
 }
 
-func (f *feed) become(s IndexState) {
-	f.deps.Ref.feed.state.Store(uint32(s))
-	f.meter.State(s.String(), IndexStates())
+func (f *Feed) become(s IndexState, to FeedShell) {
+	f.ref.feed.state.Store(uint32(s))
+	to.Became(s, "")
 }
 
-func (f *feed) subscribe(c actor.Context, e openFeed) {
-	ctx, cancel := context.WithCancel(context.Background())
-	self, root := c.Self(), c.ActorSystem().Root
-	s := &subscription{
-		run: e.run, life: *f.m.tuned, indexes: f.deps.Indexes, copies: f.deps.Ref.Capabilities.KVCopies, meter: f.meter,
-		tell: func(message any) { root.Send(self, message) }, cancel: cancel, ended: make(chan struct{}),
-		figures: &f.deps.Ref.feed,
+func (f *Feed) subscribe(now time.Time, e openFeed, to FeedShell) {
+	s := &Subscription{
+		run: e.run, life: *f.m.tuned, indexes: f.indexes, copies: f.ref.Capabilities.KVCopies, figures: &f.ref.feed,
 	}
 	s.settle(s.life.blockTokens)
 	s.hidden.Store(!e.shown)
 	f.sub = s
-	f.deps.Ref.feed.run.Store(s.run)
+	f.ref.feed.run.Store(s.run)
 	if e.shown {
-		f.show()
+		f.show(now)
 	}
-	source := f.source
-	supervise.Go(f.deps.Log, "cache feed", func() {
-		err := source.Subscribe(ctx, func(b engine.KVBatch) { s.take(time.Now(), b) })
-		s.tell(feedEnded{s.run, err})
-	}, func(value any) {
-		s.tell(feedEnded{s.run, &supervise.PanicError{Value: value}})
-	}, func() { close(s.ended) })
+	to.Subscribe(s)
 }
 
 // unsubscribe ends the subscription and gives its slots back.
-func (f *feed) unsubscribe() {
+func (f *Feed) unsubscribe(to FeedShell) {
 	s := f.sub
 	f.sub = nil
-	s.cancel()
-	<-s.ended // the source promises to return when its context ends
+	to.Unsubscribe()
 	place := s.now()
 	if !s.hidden.Load() {
-		f.deps.Ref.place.Store(nil)
+		f.ref.place.Store(nil)
 	}
-	place.free(f.deps.Indexes)
+	place.free(f.indexes)
 	for _, p := range s.takeFormer() {
-		p.free(f.deps.Indexes)
+		p.free(f.indexes)
 	}
 }
 
 // show publishes the subscription's slot.
-func (f *feed) show() {
-	f.trust()
+func (f *Feed) show(now time.Time) {
+	f.trust(now)
 	f.sub.hidden.Store(false)
-	f.deps.Ref.place.Store(f.sub.now())
+	f.ref.place.Store(f.sub.now())
 	for _, p := range f.sub.takeFormer() {
-		p.free(f.deps.Indexes)
+		p.free(f.indexes)
 	}
 }
 
-func (f *feed) forgetRouted() {
-	f.deps.Ref.place.Store(nil)
-	f.routed.free(f.deps.Indexes)
+func (f *Feed) forgetRouted() {
+	f.ref.place.Store(nil)
+	f.routed.free(f.indexes)
 	f.routed = nil
 }
 
-func (f *feed) stop() {
-	f.alarm.Stop()
-	if f.sub != nil {
-		f.unsubscribe()
-	}
-	if f.routed != nil {
-		f.forgetRouted()
-	}
-	f.become(IndexNone)
-}
-
 // learn notes what an engine has computed: that its events are owed or, where there are none, what it now holds.
-func (f *feed) learn(c actor.Context, l Learned) {
+func (f *Feed) learn(now time.Time, l Learned, to FeedShell) {
 	if f.routed == nil {
-		f.step(c, served{began: l.Began, freshTokens: l.FreshTokens, last: f.last()})
+		f.step(now, served{began: l.Began, freshTokens: l.FreshTokens, last: f.last()}, to)
 		f.owe(l)
 		return
 	}
@@ -222,7 +228,7 @@ func (f *feed) learn(c actor.Context, l Learned) {
 
 // owe keeps what was computed while its events have not come, up to what the engine's cache holds: if they never do, it is the
 // first that is remembered instead.
-func (f *feed) owe(l Learned) {
+func (f *Feed) owe(l Learned) {
 	tokens := scoring.Tokens(len(l.Prompt) + len(l.Output))
 	if f.m.owed != nil && tokens > 0 && f.owedTokens+tokens <= f.m.tuned.capacity {
 		f.owed, f.owedTokens = append(f.owed, l), f.owedTokens+tokens
@@ -230,8 +236,8 @@ func (f *feed) owe(l Learned) {
 }
 
 // remember takes a sequence for cached.
-func (f *feed) remember(l *Learned) {
-	ns := prefix.Namespace{Model: f.deps.Ref.Model, LoRA: l.LoRA, Salt: l.Salt}
+func (f *Feed) remember(l *Learned) {
+	ns := prefix.Namespace{Model: f.ref.Model, LoRA: l.LoRA, Salt: l.Salt}
 	f.routed.Index.Routed(f.routed.Slot, l.keys(ns.Seed(), int(f.routed.BlockTokens)))
 }
 
@@ -251,48 +257,35 @@ func (l *Learned) keys(seed prefix.Key, blockTokens int) []prefix.Key {
 }
 
 // trust begins the audit anew: the index is.
-func (f *feed) trust() {
-	f.trusted = time.Now()
+func (f *Feed) trust(now time.Time) {
+	f.trusted = now
 	f.audit.Reset()
 }
 
 // cached compares what was predicted with what the engine found.
-func (f *feed) cached(c actor.Context, m Cached) {
-	f.meter.Cached(int(m.PredictedTokens), int(m.ReportedTokens))
-	figures := &f.deps.Ref.feed
+func (f *Feed) cached(now time.Time, m Cached, to FeedShell) {
+	figures := &f.ref.feed
 	figures.predicted.Add(uint64(max(0, m.PredictedTokens))) //nolint:gosec // not negative
 	figures.reported.Add(uint64(max(0, m.ReportedTokens)))   //nolint:gosec // not negative
-	p := f.deps.Ref.Place()
+	p := f.ref.Place()
 	if p == nil || p.Incarnation != m.Incarnation || m.Began.Before(f.trusted) {
 		return // another index predicted it
 	}
 	if f.audit.Request(int(m.PredictedTokens), int(m.ReportedTokens), int(p.BlockTokens)) {
-		f.step(c, misled{"the engine finds less of its prompts cached than was predicted"})
+		f.step(now, misled{"the engine finds less of its prompts cached than was predicted"}, to)
 	}
 }
 
-func (f *feed) tick(c actor.Context) {
-	now := time.Now()
-	if !now.Before(f.reportAt) {
-		f.reportAt = now.Add(reportEvery)
-		f.states.catchUp(now, f.log)
-		if f.report() {
-			f.step(c, misled{"it held more than the engine can: removals are lost"})
-		}
-	}
-	f.step(c, feedTick{last: f.last()})
-}
-
-// report tells the metrics what the index holds. It returns true if that was more than the engine can hold since the last
-// report, so that the index began anew in the middle: removals are lost, and what it holds now is not all.
-func (f *feed) report() (overflown bool) {
-	p := f.deps.Ref.Place()
+// report tells what the index holds. It returns true if that was more than the engine can hold since the last report, so that
+// the index began anew in the middle: removals are lost, and what it holds now is not all.
+func (f *Feed) report(to FeedShell) (overflown bool) {
+	p := f.ref.Place()
 	if p == nil {
-		f.meter.Index(prefix.Stats{})
+		to.Report(prefix.Stats{})
 		return false
 	}
 	stats := p.Index.Stats(p.Slot)
-	f.meter.Index(stats)
+	to.Report(stats)
 	before := f.overflows
 	if p != f.reported {
 		before = 0
@@ -302,14 +295,4 @@ func (f *feed) report() (overflown bool) {
 }
 
 // last is when a batch came last.
-func (f *feed) last() time.Time { return f.deps.Ref.feed.last() }
-
-// arm keeps the one timer at the time that the machine or the report wants.
-func (f *feed) arm(c actor.Context) {
-	at := f.reportAt
-	if wanted, ok := f.m.nextTick(); ok && wanted.Before(at) {
-		at = wanted
-	}
-	self, root := c.Self(), c.ActorSystem().Root
-	f.alarm.Set(at, true, func() { root.Send(self, feedTick{}) })
-}
+func (f *Feed) last() time.Time { return f.ref.feed.last() }

@@ -1,32 +1,25 @@
 package replica
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"plimsoll/actors/meter"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/prefix"
 )
 
-// subscription is one run of the engine's feed into a slot of its own, of which it is the only writer. Its goroutine calls
-// take for every batch and ends with the subscription; the feed's actor waits for that before it gives the slot back.
-type subscription struct {
+// Subscription is one run of the engine's feed into a slot of its own, of which it is the only writer. Take and End belong to
+// the goroutine that listens; its feed gives the slot back once that has ended.
+type Subscription struct {
 	run     uint64
 	life    tune
 	indexes *Indexes
 	copies  prefix.Copies
-	meter   *meter.Feed
-	tell    func(message any) // to the feed's actor
-
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when the goroutine has ended
 
 	figures *feedFigures
-	// hidden: nobody looks at the slot yet, and the actor wants to hear of every batch with events.
+	// hidden: nobody looks at the slot yet, and the feed wants to hear of every batch with events.
 	hidden atomic.Bool
 
 	mu     sync.Mutex
@@ -34,13 +27,13 @@ type subscription struct {
 	former []*Place // guarded by mu; slots of other block sizes, not given back yet
 
 	// The goroutine's own.
-	told      bool // the actor has heard of a batch
+	told      bool // the feed has heard of a batch
 	state     engine.KVState
 	confirmed bool // a block of place's size was stored
 }
 
 // settle gives the subscription a slot in the index of a block size.
-func (s *subscription) settle(blockTokens scoring.Tokens) {
+func (s *Subscription) settle(blockTokens scoring.Tokens) {
 	p := newPlace(s.indexes, s.life, blockTokens, prefix.Events, s.copies)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,14 +44,14 @@ func (s *subscription) settle(blockTokens scoring.Tokens) {
 }
 
 // now returns the slot that is written to.
-func (s *subscription) now() *Place {
+func (s *Subscription) now() *Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.place
 }
 
 // takeFormer returns the slots that are not written to any more, once.
-func (s *subscription) takeFormer() []*Place {
+func (s *Subscription) takeFormer() []*Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	former := s.former
@@ -66,8 +59,8 @@ func (s *subscription) takeFormer() []*Place {
 	return former
 }
 
-// take applies a batch. It runs on the subscription's goroutine.
-func (s *subscription) take(now time.Time, b engine.KVBatch) {
+// Take applies a batch to the slot. It returns news for [Feed.Message]; nil: there is none.
+func (s *Subscription) Take(now time.Time, b engine.KVBatch) (news any) {
 	s.figures.came(now)
 	moved := s.resize(b.Events)
 	p := s.now()
@@ -75,17 +68,20 @@ func (s *subscription) take(now time.Time, b engine.KVBatch) {
 		p.Index.Void(p.Slot)
 	}
 	p.Index.Apply(p.Slot, b.Events)
-	s.meter.Batch(now, b)
-	if !s.told || moved || b.Reset || b.State != s.state || s.hidden.Load() && len(b.Events) > 0 {
-		s.told, s.state = true, b.State
-		s.tell(fed{run: s.run, state: b.State, events: len(b.Events) > 0, anew: b.Reset, moved: moved})
+	if s.told && !moved && !b.Reset && b.State == s.state && (!s.hidden.Load() || len(b.Events) == 0) {
+		return nil
 	}
+	s.told, s.state = true, b.State
+	return fed{run: s.run, state: b.State, events: len(b.Events) > 0, anew: b.Reset, moved: moved}
 }
+
+// End says that the engine's feed has ended by itself, and why. It returns news for [Feed.Message].
+func (s *Subscription) End(err error) (news any) { return feedEnded{s.run, err} }
 
 // resize moves to the index of the block size that the events show, if it is another one than was told: the size is that of
 // full attention's blocks, and the largest one where partial blocks are reported too. What was stored before it was seen is
 // of another size, and no index holds it.
-func (s *subscription) resize(events []prefix.Event) (moved bool) {
+func (s *Subscription) resize(events []prefix.Event) (moved bool) {
 	size := 0
 	for i := range events {
 		e := &events[i]

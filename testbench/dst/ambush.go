@@ -90,7 +90,7 @@ func (w *world) target(f Fault) *host {
 	if f >= KVLost && f <= KVDelayed {
 		kept := hosts[:0]
 		for _, h := range hosts {
-			if h.feed.open {
+			if h.feed.link.hears() {
 				kept = append(kept, h)
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"plimsoll/actors/replica"
 	"plimsoll/actors/router"
 	"plimsoll/engine"
-	"plimsoll/scoring/prefix"
 )
 
 // Bounds of the liveness phase.
@@ -117,6 +116,13 @@ func (w *world) settled(last bool) bool {
 			return complain(Zero, "the engine of %s is left with %d sequences and %d blocks", h.id, s.Running+s.Waiting, s.UsedBlocks)
 		}
 	}
+	for _, h := range w.present() {
+		if !h.drained && h.ref.Capabilities.KVEvents && h.ref.Snapshot().State == replica.Ready {
+			if why := h.feed.waits(); why != "" {
+				return complain(Index, "the index of %s is %s: %s", h.id, h.feed.state, why)
+			}
+		}
+	}
 	w.conclude()
 	return true
 }
@@ -142,30 +148,6 @@ func (w *world) conclude() {
 	for _, c := range w.calls {
 		if c.fault != nil && c.inserted > w.healed+trustedWithin {
 			w.violate(Live, "call %d, which came long after the heal, fails: %s", c.n, c.fault.Kind)
-		}
-	}
-}
-
-// checkIndex compares what the index says with what the engine holds, for the prompts of some requests.
-func (w *world) checkIndex(h *host) {
-	// It may have no feed, or have lost it a moment ago; and that the last batch is lost nobody can know.
-	if !h.feed.open || h.feed.next != h.p.batches+1 {
-		return
-	}
-	truth := slotModel{blockTokens: blockTokens}
-	truth.void(0)
-	truth.apply(0, h.p.m.Snapshot())
-	var keys []prefix.Key
-	var held []prefix.Overlap
-	for i := range min(24, len(w.calls)) {
-		c := w.calls[len(w.calls)*i/24]
-		ns := prefix.Namespace{Model: modelName, Salt: c.req.CacheSalt}
-		keys = prefix.AppendKeys(keys[:0], ns.Seed(), c.ids[0], blockTokens)
-		blocks := names(c.req.CacheSalt, c.ids[0], blockTokens)
-		held = h.feed.place.Index.Match(w.time(), keys, held)
-		got, least, most := int(held[h.feed.place.Slot].Device), h.feed.slot.sure(blocks, truth.held(blocks)), h.feed.slot.most(w.now, blocks)
-		if got < least || got > max(most, least) {
-			w.violate(Index, "%s holds %d blocks of a prompt, and the index says %d, at most %d", h.id, least, got, most)
 		}
 	}
 }

@@ -58,12 +58,17 @@ func (w *world) checkOverlap(c *call, m stream.Placed, p *stream.Placement) {
 
 // names are the checkers' names of a leg's prompt.
 func (c *call) names(leg int) []prefix.Key {
-	if c.named == nil {
-		c.named = make([][]prefix.Key, len(c.ids))
-	}
 	at := leg / c.req.N
 	if got := c.legs[leg].got; len(got) > 0 {
 		return names(c.req.CacheSalt, append(slices.Clone(c.ids[at]), got...), blockTokens)
+	}
+	return c.promptNames(at)
+}
+
+// promptNames are those of a prompt alone.
+func (c *call) promptNames(at int) []prefix.Key {
+	if c.named == nil {
+		c.named = make([][]prefix.Key, len(c.ids))
 	}
 	if c.named[at] == nil {
 		c.named[at] = names(c.req.CacheSalt, c.ids[at], blockTokens)
@@ -190,6 +195,9 @@ func (w *world) watch() {
 		if w.now-c.roomSince > patience {
 			w.violate(Hold, "call %d has waited for %s while a replica had room for it", c.n, w.now-c.roomSince)
 		}
+	}
+	for _, h := range w.present() {
+		h.feed.stale()
 	}
 	w.phase()
 }

@@ -6,26 +6,24 @@ import "time"
 type kind uint8
 
 const (
-	evMail      kind = iota // box handles its next message
-	evDirect                // box handles msg
-	evTick                  // a machine's timer rings
-	evProbe                 // host's connection is to probe
-	evProbed                // the answer to a probe
-	evArrive                // an attempt's request reaches its engine
-	evHangUp                // an attempt's closed connection is seen by its engine
-	evPass                  // an engine's forward pass is over
-	evFrame                 // an attempt's frame is read
-	evReturn                // an attempt's Generate returns
-	evBatch                 // cache events arrive
-	evFeedBroke             // a subscription broke
-	evSubscribe             // a feed subscribes anew
-	evRevive                // a failed actor's next instance starts
-	evCall                  // a client sends its request
-	evLeave                 // a client leaves
-	evEncoded               // a worker has tokenized
-	evFault                 // something happens
-	evRecover               // a lasting fault ends
-	evWatch                 // slow checkers look around
+	evMail    kind = iota // box handles its next message
+	evDirect              // box handles msg
+	evTick                // a machine's timer rings
+	evProbe               // host's connection is to probe
+	evProbed              // the answer to a probe
+	evArrive              // an attempt's request reaches its engine
+	evHangUp              // an attempt's closed connection is seen by its engine
+	evPass                // an engine's forward pass is over
+	evFrame               // an attempt's frame is read
+	evReturn              // an attempt's Generate returns
+	evFeed                // something comes over a subscription's link
+	evRevive              // a failed actor's next instance starts
+	evCall                // a client sends its request
+	evLeave               // a client leaves
+	evEncoded             // a worker has tokenized
+	evFault               // something happens
+	evRecover             // a lasting fault ends
+	evWatch               // slow checkers look around
 )
 
 // event is one thing that happens at a time. Which fields mean anything depends on its kind.

@@ -13,6 +13,7 @@ type deed struct {
 
 	n      int           // how many times as slow, or how many tokens of the attempt come before
 	silent bool          // a killed process takes its machine with it
+	orphan bool          // or leaves somebody who goes on answering for its cache events
 	leave  time.Duration // after how long what runs is moved; none: never
 }
 
@@ -29,6 +30,7 @@ func (p *process) suffer(d deed) {
 		if d.over {
 			p.start()
 		} else {
+			p.pub.orphans = d.orphan
 			p.kill(d.silent)
 		}
 	case Restart:

@@ -6,6 +6,11 @@
 //	                 │  ▲                                                 probes │  ▲ cache events
 //	                 ▼  │ frames, resets                                         ▼  │
 //	              process: sim.Machine that is killed, stopped, slowed, cut, overloaded, ...
+//	                 │ cache events
+//	                 ▼
+//	              publisher ──link: batches, replays──▶ kvevents.Machine ──batches──▶ replica.Subscription ──▶ index
+//	              (bytes, ring, orphan)                                                     │ news
+//	                                                        replica.Machine ──mail──▶ replica.Feed: which slot counts
 //
 //	          every message, effect and pass ──▶ checkers: each with a model of its own ──▶ Violation
 //
@@ -20,6 +25,13 @@
 //
 // A [Checker] stands outside the code under test: it sees what goes into a machine and what comes out of it, keeps books
 // of its own, and asks the simulated engine for the truth. It never asks the code for its sums, save to compare.
+//
+// Of the cache feeds it keeps an account at the publisher: which blocks each life of an engine had told of after each of its
+// batches. A batch says in the time that it carries which one it is, so after each one that a subscription takes it is known
+// what its slot may claim: nothing that was not there after that batch, in that life; exactly that, if the feed says that it
+// is live; nothing after a Reset; nothing of a life before the one that the feed was begun for; and nothing of a dead one for
+// longer than its connection's proof is waited for. At the end every feed that can must be live, and hold what the engine
+// holds. While the index is approximate it may claim what was sent there in this life.
 //
 // # How the checkers are checked
 //

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/replica"
 	"plimsoll/testbench/dst"
 )
 
@@ -15,6 +16,17 @@ func TestSeeds(t *testing.T) {
 	total := dst.Sweep{Seeds: seeds, Workers: 2}.Run()
 	require.Empty(t, total.Violations)
 	require.GreaterOrEqual(t, total.Worth, uint64(seeds*9/10))
+
+	for state, least := range map[replica.IndexState]uint64{
+		replica.IndexVoid: 4 * seeds, replica.IndexLive: 4 * seeds, replica.IndexReplaying: 2 * seeds, replica.IndexPartial: seeds / 2,
+		replica.IndexApproximate: seeds / 2,
+	} {
+		require.Greater(t, total.Index.Entered[state], least, "indexes that were %s", state)
+	}
+	require.Greater(t, total.Index.Exact, uint64(2*seeds), "feeds that hold all that their engines do")
+	require.Greater(t, total.Index.Live, uint64(200*seeds), "comparisons of live feeds with what was published")
+	require.Greater(t, total.Index.Less, uint64(20*seeds), "of others")
+	require.Positive(t, total.Index.Returned, "feeds that were silent and are heard again")
 }
 
 // TestEqualSeedsHaveEqualLogs: a seed is a bug report.

@@ -1,30 +1,38 @@
 package dst
 
 import (
-	"slices"
+	"fmt"
 	"time"
 
 	"plimsoll/actors/replica"
+	"plimsoll/engine"
+	"plimsoll/engine/kvevents"
 	"plimsoll/scoring"
 	"plimsoll/scoring/prefix"
 )
 
-// feed is the writer of a replica's slot in the index, and its subscription to the engine.
+// feed is the actor of a replica's feed, with the subscription that it has.
 type feed struct {
-	host  *host
-	place *replica.Place
-	tuned tuning
+	w    *world
+	host *host
+	box  *mailbox
+	m    *replica.Feed
+	link *link // nil: none
+	cfg  kvevents.Config
+
+	armed time.Duration
+	state replica.IndexState
+	last  tuning
+	born  map[uint64]uint64 // by incarnation: the life of the process that it was begun for
+	subs  uint64
+
+	shown *replica.Place // as of the last look
 	slot  slotModel
+	seen  int // counts batches, to draw prompts without chance
 
-	run   uint64 // numbers subscriptions
-	open  bool
-	life  uint64 // of the process subscribed to
-	next  uint64 // batch
-	began time.Duration
-	retry time.Duration
-
-	arrives       time.Duration
-	stray, latest *batch // a plant's: the last batch of the subscription before, and of this one
+	// A plant's: the last batch of the subscription before, and of this one.
+	stray, latest []prefix.Event
+	latestOf      *link
 }
 
 // tuning is at what block size and capacity the feed works, for which life.
@@ -33,195 +41,151 @@ type tuning struct {
 	incarnation           uint64
 }
 
-// batch is a message of the engine's publisher.
-type batch struct {
-	seq     uint64
-	reset   bool
-	garbled bool
-	events  []prefix.Event
+// voiding says that what the feed knows counts no more.
+type voiding struct{}
+
+func newFeed(w *world, h *host) feed {
+	f := feed{w: w, host: h, born: map[uint64]uint64{}, cfg: kvevents.DefaultConfig()}
+	if h.p.pub.replays {
+		f.cfg.ReplayEndpoint = "tcp://127.0.0.1:1" // that there is one
+	}
+	if w.chance(0.2) {
+		f.cfg.BufferBatchesMax = 1 + w.rng.IntN(20)
+	}
+	return f
 }
 
-const (
-	feedFirst = 50 * time.Millisecond
-	feedCap   = 5 * time.Second
-)
+// start begins an instance of the actor.
+func (f *feed) start() {
+	f.box = &mailbox{w: f.w, owner: f, id: f.w.newBox()}
+	f.armed = none
+	f.m = replica.NewFeed(f.host.cfg, f.host.ref, f.w.indexes, f.host.ref.Capabilities.KVEvents, f.w.entropyOf(f.host, 2+f.host.epoch<<8))
+	f.m.Start(f.w.time(), f)
+	f.after()
+}
 
-func (f *feed) start() { f.retry = feedFirst }
-
+// stop ends it.
 func (f *feed) stop() {
-	f.unsubscribe()
-	f.leave()
+	f.box.close()
+	f.m.Stop(f)
+	f.after()
+	f.armed = none
 }
 
-func (f *feed) tune(t tuning) {
-	f.unsubscribe()
-	f.leave()
-	f.tuned = t
-	ix := f.host.w.indexes.Join(t.blockTokens)
-	src := prefix.Routed
-	if f.host.ref.Capabilities.KVEvents {
-		src = prefix.Events
-	}
-	f.place = &replica.Place{
-		Index: ix, BlockTokens: t.blockTokens, Incarnation: t.incarnation,
-		Slot: ix.Add(prefix.SlotConfig{Source: src, CapacityBlocks: scoring.Blocks(max(1, t.capacity/t.blockTokens))}),
-	}
-	f.slot = slotModel{blockTokens: int(t.blockTokens), routed: src == prefix.Routed}
-	f.slot.void(f.host.w.now)
-	f.host.ref.SetPlace(f.place)
-	f.subscribe()
-}
-
-func (f *feed) leave() {
-	if f.place == nil {
-		return
-	}
-	f.host.ref.SetPlace(nil)
-	f.place.Index.Remove(f.place.Slot)
-	f.host.w.indexes.Leave(f.place.BlockTokens)
-	f.place = nil
-	f.slot.void(f.host.w.now)
-}
-
-func (f *feed) void() {
-	if f.place != nil {
-		f.place.Index.Void(f.place.Slot)
-		f.slot.void(f.host.w.now)
-	}
-}
-
-// forget voids the slot and begins anew.
-func (f *feed) forget() {
-	if f.place != nil {
-		f.unsubscribe()
-		f.broke()
-	}
-}
-
-func (f *feed) unsubscribe() {
-	f.run++
-	f.open = false
-}
-
-// subscribe asks for all that the cache holds and what comes after it.
-func (f *feed) subscribe() {
-	if f.place == nil || !f.host.ref.Capabilities.KVEvents {
-		return
-	}
-	f.run++
-	w, p := f.host.w, f.host.p
-	f.began = w.now
-	if !p.alive || p.frozen() {
-		f.broke()
-		return
-	}
-	events, seq := p.snapshot()
-	f.open, f.life, f.next = true, p.lives, seq+1
-	f.arrives = max(f.arrives, w.now+w.network())
-	e := w.at(f.arrives, evBatch)
-	e.host, e.n, e.msg = f.host, f.run, &batch{seq: seq, reset: true, events: events}
-}
-
-// publish is the engine's: it sends a batch to whoever has subscribed, which may come to harm on its way.
-func (f *feed) publish(p *process, events []prefix.Event) {
-	if !f.open || f.life != p.lives {
-		return
-	}
-	w := f.host.w
-	w.kvBatches++
-	b := &batch{seq: p.batches, events: slices.Clone(events)}
-	trouble := p.trouble
-	p.trouble = NumFaults
-	at := max(f.arrives, w.now+w.network())
-	send := func(at time.Duration, b *batch) {
-		e := w.at(at, evBatch)
-		e.host, e.n, e.msg = f.host, f.run, b
-	}
-	switch trouble {
-	case KVLost:
-		return
-	case KVDoubled:
-		send(at, b)
-		at = max(at, w.now+w.network())
-	case KVReordered:
-		send(at+w.between(0, 200*time.Millisecond), b)
-		return
-	case KVGarbled:
-		b = &batch{seq: b.seq, garbled: true}
-	case KVDelayed:
-		at += w.between(0, 2*time.Second)
-	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter,
-		ClockJump, ClientLeaves, SlowClient, Drain, Add, NumFaults: // it comes to no harm
-	}
-	f.arrives = at
-	send(at, b)
-}
-
-// arrive applies a batch if it is the next one. A hole is made good by a new subscription.
-func (f *feed) arrive(run uint64, b *batch) {
-	w := f.host.w
-	if plant := w.cfg.Plant; plant != nil && plant.batch != nil {
-		plant.batch(f, run, b)
-	}
-	if run != f.run || !f.open {
-		return
-	}
-	switch {
-	case b.reset:
-		f.place.Index.Void(f.place.Slot)
-		f.slot.void(w.now)
-		f.apply(b)
-		f.host.box.post(&f.host.box, replica.FeedReady{Incarnation: f.tuned.incarnation})
-	case !b.garbled && b.seq < f.next:
-	case b.garbled || b.seq > f.next:
-		w.note(noteGap, f.host.n, f.next, b.seq)
-		f.void()
-		f.unsubscribe()
-		f.broke()
+// receive implements actor.
+func (f *feed) receive(message any) {
+	w := f.w
+	now := w.time()
+	switch m := message.(type) {
+	case tuning:
+		if m != f.last {
+			f.last = m
+			f.slot.unlearn(w.now)
+		}
+		f.m.Tune(now, m.blockTokens, m.capacity, m.incarnation, f)
+	case voiding:
+		f.slot.unlearn(w.now)
+		f.m.Void(now, f)
+	case replica.Learned:
+		f.slot.learn(&m)
+		f.m.Message(now, m, f)
 	default:
-		f.next++
-		f.apply(b)
+		f.m.Message(now, m, f)
 	}
+	f.after()
 }
 
-func (f *feed) apply(b *batch) {
-	f.place.Index.Apply(f.place.Slot, b.events)
-	f.slot.apply(f.host.w.now, b.events)
+func (f *feed) tick() {
+	f.m.Tick(f.w.time(), f)
+	f.after()
 }
 
-// lose is the end of the publisher.
-func (f *feed) lose() {
-	if f.open {
-		e := f.host.w.in(f.host.w.network(), evFeedBroke)
-		e.host, e.n = f.host, f.run
+// after arms the timer and looks what is published.
+func (f *feed) after() {
+	w := f.w
+	if place := f.host.ref.Place(); place != f.shown {
+		f.shown = place
+		f.slot.turn(w.now)
 	}
-}
-
-// broke waits and subscribes anew.
-func (f *feed) broke() {
-	w := f.host.w
-	f.open = false
-	if f.place != nil {
-		f.void()
-	}
-	if w.now-f.began > feedCap {
-		f.retry = feedFirst
-	}
-	if !f.host.ref.Capabilities.KVEvents {
+	f.note()
+	if f.box.closed {
 		return
 	}
-	e := w.in(f.retry, evSubscribe)
-	e.host, e.n = f.host, f.run
-	f.retry = min(2*f.retry, feedCap)
-}
-
-// learn notes what an engine without events now holds.
-func (f *feed) learn(m replica.Learned) {
-	if f.place == nil || f.host.ref.Capabilities.KVEvents {
+	when := w.since(f.m.NextTick())
+	if f.armed != none && f.armed <= when {
 		return
 	}
-	ns := prefix.Namespace{Model: modelName, LoRA: m.LoRA, Salt: m.Salt}
-	tokens := slices.Concat(m.Prompt, m.Output)
-	f.place.Index.Routed(f.place.Slot, prefix.AppendKeys(nil, ns.Seed(), tokens, int(f.place.BlockTokens)))
-	f.slot.routedTo(f.host.w.now, m.Salt, tokens)
+	f.armed = max(when, w.now)
+	e := w.at(when, evTick)
+	e.host, e.box = f.host, f.box
 }
+
+// note tells the model what others may see from now on.
+func (f *feed) note() {
+	switch {
+	case f.shown == nil:
+		f.slot.shows(f.w.now, shown{})
+	case f.state == replica.IndexApproximate:
+		f.slot.shows(f.w.now, shown{routed: true})
+	default:
+		f.slot.shows(f.w.now, shown{position: f.link.applied})
+	}
+}
+
+// Subscribe implements replica.FeedShell.
+func (f *feed) Subscribe(s *replica.Subscription) {
+	w := f.w
+	f.subs++
+	l := &link{w: w, feed: f, cfg: f.cfg, sub: s, armed: none, turned: none, retry: f.cfg.ConnectFirst}
+	l.from = mailbox{w: w, id: w.newBox()}
+	l.m = kvevents.NewMachine(f.cfg, w.entropyOf(f.host, 1+f.subs<<8).Uint64, l.sink)
+	f.link = l
+	switch {
+	case w.healed == none && w.now < f.host.p.pub.absentBy:
+		l.in(w.network(), wire{kind: wireSubEnd, err: fmt.Errorf("no: %w", engine.ErrNoKVEvents)})
+		return
+	case w.healed == none && w.chance(w.plan.badFeeds):
+		l.in(w.between(0, 2*time.Second), wire{kind: wireSubEnd, err: errRefused})
+	}
+	l.dial()
+}
+
+// Unsubscribe implements replica.FeedShell.
+func (f *feed) Unsubscribe() {
+	f.link.closed = true
+	f.link = nil
+}
+
+// Ready implements replica.FeedShell.
+func (f *feed) Ready(incarnation uint64) {
+	f.host.box.post(f.box, replica.FeedReady{Incarnation: incarnation})
+}
+
+// Became implements replica.FeedShell.
+func (f *feed) Became(state replica.IndexState, why string) {
+	w := f.w
+	if f.state == replica.IndexApproximate && (state == replica.IndexLive || state == replica.IndexPartial) {
+		w.index.Returned++
+	}
+	f.state = state
+	w.index.Entered[state]++
+	w.note(noteIndex, f.host.n, uint64(state), 0)
+	w.explain("%s: index %s: %s", f.host.id, state, why)
+}
+
+// Distrusted implements replica.FeedShell.
+func (f *feed) Distrusted(why string) {
+	f.w.index.Distrusted++
+	f.w.explain("%s: index distrusted: %s", f.host.id, why)
+	if f.state == replica.IndexApproximate {
+		f.slot.unlearn(f.w.now)
+	}
+}
+
+// Report implements replica.FeedShell.
+func (f *feed) Report(prefix.Stats) {}
+
+var (
+	_ replica.FeedShell = (*feed)(nil)
+	_ kvevents.Replayer = (*link)(nil)
+)

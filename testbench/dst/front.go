@@ -190,7 +190,7 @@ func (f *front) Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64
 	w.note(noteReserve, h.n, claim.Ticket.Number, incarnation)
 	rec := w.ticket(claim.Ticket.Number)
 	rec.reserved, rec.host = w.now, h
-	if h.feed.place != nil && h.ref.Capabilities.Sharing != engine.SharingNever {
+	if h.ref.Place() != nil && h.ref.Capabilities.Sharing != engine.SharingNever {
 		// From now on the router counts the prompt as cached there.
 		h.feed.slot.speculate(w.now, claim.Ticket.Number, claim.SharedKeys, claim.PromptTokens%blockTokens == 0, w.plan.router.SpeculationTTL)
 	}

@@ -61,10 +61,13 @@ func (w *world) newHost() *host {
 	if w.chance(0.5) {
 		h.cfg.RampSeats = 2
 	}
+	if w.chance(0.3) {
+		h.cfg.FeedSilence = w.between(500*time.Millisecond, 3*time.Second)
+	}
 	h.ref = replica.NewRef(h.id, modelName, engineStub{caps: w.capabilities()}, nil)
 	h.box = mailbox{w: w, owner: h, id: w.newBox()}
 	h.p = newProcess(w, h, w.engineConfig())
-	h.feed.host = h
+	h.feed = newFeed(w, h)
 	h.connection.host = h
 	h.books.init(h)
 	return h
@@ -77,6 +80,7 @@ func (h *host) start() {
 	h.panics = false
 	h.books.restart()
 	h.m = nil
+	h.feed.start()
 	h.m = replica.NewMachine(w.time(), h.cfg, h.ref, func(epoch uint64) int {
 		n := 0
 		for _, c := range w.calls {
@@ -89,7 +93,6 @@ func (h *host) start() {
 	}, h.shell())
 	h.books.opened()
 	h.connection.start()
-	h.feed.start()
 	h.arm()
 	h.box.resume()
 }
@@ -107,8 +110,9 @@ func (h *host) receive(message any) {
 		h.panic(message)
 		return
 	}
-	if l, ok := message.(replica.Learned); ok {
-		h.feed.learn(l)
+	switch message.(type) {
+	case replica.Learned, replica.Cached:
+		h.feed.box.post(&h.box, message)
 		return
 	}
 	h.step(message)
@@ -218,11 +222,14 @@ func (h *host) HurryProbe() { h.connection.hurry() }
 
 // TuneFeed implements replica.Shell.
 func (h *host) TuneFeed(blockTokens, capacity scoring.Tokens, incarnation uint64) {
-	h.feed.tune(tuning{blockTokens, capacity, incarnation})
+	if p, ok := h.books.message.(replica.Probed); ok && h.feed.born[incarnation] == 0 {
+		h.feed.born[incarnation], _ = strconv.ParseUint(p.Status.Incarnation, 10, 64)
+	}
+	h.feed.box.post(&h.box, tuning{blockTokens, capacity, incarnation})
 }
 
 // VoidIndex implements replica.Shell.
-func (h *host) VoidIndex() { h.feed.forget() }
+func (h *host) VoidIndex() { h.feed.box.post(&h.box, voiding{}) }
 
 // Entered implements replica.Shell.
 func (h *host) Entered(from, to replica.State, why string) {
@@ -301,6 +308,5 @@ func (h *host) close() {
 	h.connection.stop()
 	h.CancelCanary()
 	h.feed.stop()
-	h.ref.SetPlace(nil)
 	h.books.close()
 }

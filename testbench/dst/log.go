@@ -39,6 +39,8 @@ const (
 	noteRestart
 	noteEvict
 	noteEjected
+	noteReplay
+	noteIndex
 
 	numNotes
 )
@@ -66,7 +68,9 @@ var noteForms = [numNotes]string{
 	noteOverrun:   "call %d: its client has too much unread",
 	noteState:     "replica %d leaves state %d for %d",
 	noteFailed:    "actor %d fails",
-	noteGap:       "replica %d: cache events %d awaited, %d came",
+	noteGap:       "replica %d: cache events are missing after %d, state %d",
+	noteReplay:    "replica %d: replay %d is asked for from %d on",
+	noteIndex:     "replica %d: its index enters state %d",
 	noteFault:     "replica %d: fault %d, call %d",
 	noteHeal:      "all is healed",
 	noteRestart:   "call %d: leg %d begins anew",

@@ -19,8 +19,10 @@ type plan struct {
 	legs     int // at least; requests come until there are as many
 	faults   int
 	families int // of prompts that share their beginning
-	router   router.Config
-	stream   stream.Config
+	// Of the answers to replays and of the subscriptions, how many come to harm.
+	badReplays, badFeeds float64
+	router               router.Config
+	stream               stream.Config
 }
 
 // Floors of a seed that is worth running.
@@ -46,6 +48,12 @@ func (w *world) drawPlan() {
 	p.legs = 70 + w.rng.IntN(40)
 	p.faults = 6 + w.rng.IntN(20)
 	p.families = 1 + w.rng.IntN(6)
+	if w.chance(0.5) {
+		p.badReplays = 0.3
+	}
+	if w.chance(0.2) {
+		p.badFeeds = 0.3
+	}
 
 	p.router = router.DefaultConfig(modelName)
 	p.router.Policy = policy.Names()[0]

@@ -24,12 +24,13 @@ type Plant struct {
 	router    func(f *front) router.Shell
 	toReplica func(h *host, message any) any // nil: the message is lost
 	toRouter  func(f *front, message any) any
-	batch     func(f *feed, run uint64, b *batch)
+	batch     func(l *link, b engine.KVBatch, take func(engine.KVBatch)) // what a feed is told
+	published func(l *link, seq uint64) uint64                           // the number of a batch that comes
 }
 
 // Plants are bugs that an implementation may well have.
 func Plants() []Plant {
-	return slices.Concat(releasePlants(), claimPlants(), answerPlants(), routePlants())
+	return slices.Concat(releasePlants(), claimPlants(), answerPlants(), routePlants(), feedPlants())
 }
 
 // fewer says whether a bug shows at this ticket: not at all of them.
@@ -244,19 +245,6 @@ func routePlants() []Plant {
 				return nil
 			}
 			return message
-		}},
-		{Name: "old feed's event after removal", Catches: Index, batch: func(f *feed, run uint64, b *batch) {
-			switch {
-			case run != f.run || !f.open || b.garbled:
-			case b.reset:
-				f.stray, f.latest = f.latest, nil
-			default:
-				if f.stray != nil { // of the subscription before, whose slot is gone
-					f.place.Index.Apply(f.place.Slot, f.stray.events)
-					f.stray = nil
-				}
-				f.latest = b
-			}
 		}},
 		{Name: "everybody waits for the same one", Catches: Hold, toRouter: func(f *front, message any) any {
 			sub, ok := message.(*stream.Submit)

@@ -9,7 +9,6 @@ import (
 
 	"plimsoll/engine"
 	"plimsoll/engine/sim"
-	"plimsoll/scoring/prefix"
 )
 
 // process is an engine's process and what becomes of the bytes to and from it. The address outlives it.
@@ -35,7 +34,7 @@ type process struct {
 	refuses Fault // ServerError, Shed or Distrust until healed; NumFaults: takes requests
 	trouble Fault // what happens to the next batch of cache events; NumFaults: nothing
 
-	batches uint64 // published in this life
+	pub *publisher // of its cache events
 }
 
 func newProcess(w *world, h *host, cfg sim.Config) *process {
@@ -45,6 +44,7 @@ func newProcess(w *world, h *host, cfg sim.Config) *process {
 		panic(err)
 	}
 	p.m = m
+	p.pub = newPublisher(p)
 	return p
 }
 
@@ -146,8 +146,7 @@ func (p *process) step(e sim.Event) {
 		case sim.Emit:
 			p.emit(e)
 		case sim.KV:
-			p.batches++
-			p.host.feed.publish(p, e.Events)
+			p.pub.publish(e.Events)
 		case sim.Rejected:
 			a := p.byID[e.ID]
 			delete(p.byID, e.ID)
@@ -232,6 +231,7 @@ func (p *process) thaw() {
 		p.due = 0
 		p.step(sim.StepDone{Step: n})
 	}
+	p.pub.thaw()
 	held := p.held
 	p.held = nil
 	for i := range held {
@@ -250,12 +250,12 @@ func (p *process) kill(silent bool) {
 		if p.byID[a.request.ID] != a {
 			continue
 		}
-		if silent && !a.cancelled {
-			continue
-		}
-		if a.cancelled {
+		switch {
+		case a.cancelled:
 			w.comeBack(a, w.network(), context.Canceled)
-		} else {
+		case a.failure != nil: // its connection was cut before
+			w.comeBack(a, w.network(), a.failure)
+		case !silent:
 			w.comeBack(a, w.network(), errReset)
 		}
 	}
@@ -263,7 +263,7 @@ func (p *process) kill(silent bool) {
 	clear(p.byID)
 	clear(p.host.books.excused)
 	p.step(sim.Kill{})
-	p.host.feed.lose()
+	p.pub.end(silent)
 }
 
 // start begins another life at the same address.
@@ -273,14 +273,8 @@ func (p *process) start() {
 	}
 	p.alive = true
 	p.lives++
-	p.batches = 0
+	p.pub.begin()
 	p.step(sim.Start{})
-}
-
-// snapshot is what the cache holds now, as the number of the last batch that it includes.
-func (p *process) snapshot() ([]prefix.Event, uint64) {
-	p.step(sim.Flush{})
-	return p.m.Snapshot(), p.batches
 }
 
 // status is what a probe finds; nil and a failure where it finds no engine, and neither where nothing answers.

@@ -1,30 +1,35 @@
 package dst
 
 import (
+	"slices"
 	"time"
 
+	"plimsoll/actors/replica"
 	"plimsoll/scoring/prefix"
 )
 
-// slotModel is what the cache of one replica may be said to hold: a naive account of what its feed has said, by names of
-// our own. It remembers when what is gone went, because a decision shows only some moments after it was taken.
+// slotModel is what the cache of one replica may be said to hold: what its engine had published when its feed stood where it
+// stands, or what was routed there. It remembers where it stood before, because a decision shows only some moments after it
+// was taken.
 type slotModel struct {
-	blockTokens int
-	routed      bool
+	looks  []look // the last one is of now
+	claims []claimed
 
-	blocks   map[prefix.Key]*blockModel
-	named    map[uint64]prefix.Key // by the engine's hash
-	orphans  map[uint64][]prefix.Event
-	former   map[prefix.Key]*blockModel // what was known before the last void
-	voidedAt time.Duration
-	claims   []claimed
-	key      []prefix.Key // scratch
+	routed    map[prefix.Key]bool // what an engine without events was sent
+	unrouted  map[prefix.Key]bool // what it was before that was forgotten
+	forgotten time.Duration
 }
 
-type blockModel struct {
-	copies int
-	again  bool          // stored again from its sequence's start on: that may be a copy, or a report of what is there
-	gone   time.Duration // when the last copy went
+// look is from when on others saw what.
+type look struct {
+	at time.Duration
+	shown
+}
+
+// shown is what others see.
+type shown struct {
+	position
+	routed bool // what was routed there; else what was published up to the position
 }
 
 // claimed is a prompt that was sent there a moment ago.
@@ -35,90 +40,45 @@ type claimed struct {
 	until  time.Duration // when it was withdrawn, or its time is up
 }
 
-func (m *slotModel) void(now time.Duration) {
-	m.former = m.blocks
-	m.blocks, m.named, m.orphans = map[prefix.Key]*blockModel{}, map[uint64]prefix.Key{}, nil
-	m.voidedAt = now
+// remembered is for how long what was seen before may show in a decision.
+const remembered = 5 * time.Second
+
+// shows notes what others see from now on.
+func (m *slotModel) shows(now time.Duration, s shown) {
+	if n := len(m.looks); n > 0 && m.looks[n-1].shown == s {
+		return
+	}
+	if len(m.looks) > 256 {
+		old := 0
+		for old+1 < len(m.looks) && m.looks[old+1].at < now-remembered {
+			old++
+		}
+		m.looks = slices.Delete(m.looks, 0, old)
+	}
+	m.looks = append(m.looks, look{now, s})
+}
+
+// turn ends what was claimed of a slot that is void, or is another now.
+func (m *slotModel) turn(now time.Duration) {
 	for i := range m.claims {
 		m.claims[i].until = min(m.claims[i].until, now)
 	}
 }
 
-// root is the parent of a sequence's first block.
-func root(salt string) prefix.Key { return prefix.Namespace{Model: modelName, Salt: salt}.Seed() }
-
-// names are those of a sequence's full blocks.
-func names(salt string, tokens []uint32, blockTokens int) []prefix.Key {
-	return prefix.AppendKeys(nil, root(salt), tokens, blockTokens)
-}
-
-func (m *slotModel) apply(now time.Duration, events []prefix.Event) {
-	for i := range events {
-		e := &events[i]
-		switch e.Kind {
-		case prefix.Stored:
-			m.store(e)
-		case prefix.Removed:
-			for _, h := range e.Hashes {
-				n, ok := m.named[h]
-				if !ok {
-					continue
-				}
-				if b := m.blocks[n]; b != nil && b.copies > 0 {
-					if b.copies--; b.copies == 0 {
-						b.gone = now
-					}
-				}
-			}
-		case prefix.Cleared:
-			m.void(now)
-		case prefix.NumEventKinds:
-		}
+// learn notes a sequence that the engine has computed.
+func (m *slotModel) learn(l *replica.Learned) {
+	if m.routed == nil {
+		m.routed = map[prefix.Key]bool{}
+	}
+	for _, n := range names(l.Salt, slices.Concat(l.Prompt, l.Output), blockTokens) {
+		m.routed[n] = true
 	}
 }
 
-func (m *slotModel) store(e *prefix.Event) {
-	n := root(e.Salt)
-	if e.Parent != nil {
-		var ok bool
-		if n, ok = m.named[*e.Parent]; !ok {
-			if m.orphans == nil {
-				m.orphans = map[uint64][]prefix.Event{}
-			}
-			m.orphans[*e.Parent] = append(m.orphans[*e.Parent], *e)
-			return
-		}
-	}
-	again := e.Parent == nil
-	for _, h := range e.Hashes {
-		b := m.blocks[m.named[h]]
-		again = again && b != nil && b.copies > 0
-	}
-	for i, h := range e.Hashes {
-		m.key = prefix.AppendKeys(m.key[:0], n, e.Tokens[i*m.blockTokens:(i+1)*m.blockTokens], m.blockTokens)
-		n = m.key[0]
-		m.named[h] = n
-		b := m.blocks[n]
-		if b == nil {
-			b = &blockModel{}
-			m.blocks[n] = b
-		}
-		b.copies++
-		b.again = b.again || again
-		if waiting, ok := m.orphans[h]; ok {
-			delete(m.orphans, h)
-			for j := range waiting {
-				m.store(&waiting[j])
-			}
-		}
-	}
-}
-
-// routedTo notes a sequence where no events tell.
-func (m *slotModel) routedTo(_ time.Duration, salt string, tokens []uint32) {
-	for _, n := range names(salt, tokens, m.blockTokens) {
-		m.blocks[n] = &blockModel{copies: 1}
-	}
+// unlearn forgets all such.
+func (m *slotModel) unlearn(now time.Duration) {
+	m.unrouted, m.routed, m.forgotten = m.routed, nil, now
+	m.turn(now)
 }
 
 // speculate notes a prompt that is on its way there.
@@ -151,20 +111,11 @@ func (m *slotModel) most(since time.Duration, names []prefix.Key) int {
 	return len(names)
 }
 
-// sure is the overlap that the index must know of what is in truth so long: not what may be gone with one of two copies.
-func (m *slotModel) sure(names []prefix.Key, truth int) int {
-	for i, n := range names[:truth] {
-		if b := m.blocks[n]; b != nil && b.again {
-			return i
-		}
-	}
-	return truth
-}
-
-// held is the overlap that the events alone show now.
-func (m *slotModel) held(names []prefix.Key) int {
+// now is the longest overlap that anybody may count now.
+func (m *slotModel) now(now time.Duration, names []prefix.Key) int {
+	last := &m.looks[len(m.looks)-1]
 	for i, n := range names {
-		if b := m.blocks[n]; b == nil || b.copies == 0 {
+		if !m.has(now, last, n) && !m.claimed(now, i, n) {
 			return i
 		}
 	}
@@ -172,14 +123,23 @@ func (m *slotModel) held(names []prefix.Key) int {
 }
 
 func (m *slotModel) had(since time.Duration, n prefix.Key) bool {
-	if b := m.blocks[n]; b != nil && (b.copies > 0 || b.gone >= since) {
-		return true
+	for i := len(m.looks) - 1; i >= 0; i-- {
+		l := &m.looks[i]
+		if m.has(since, l, n) {
+			return true
+		}
+		if l.at < since {
+			break
+		}
 	}
-	if m.voidedAt < since {
-		return false
+	return false
+}
+
+func (m *slotModel) has(since time.Duration, l *look, n prefix.Key) bool {
+	if l.routed {
+		return m.routed[n] || m.forgotten >= since && m.unrouted[n]
 	}
-	b := m.former[n]
-	return b != nil && (b.copies > 0 || b.gone >= since)
+	return l.had(n)
 }
 
 func (m *slotModel) claimed(since time.Duration, at int, n prefix.Key) bool {

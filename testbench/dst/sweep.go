@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"plimsoll/actors/replica"
 )
 
 // Sweep runs many seeds, each in one of several workers.
@@ -31,6 +33,7 @@ type Total struct {
 	Took         time.Duration
 	Ends         [NumEnds]uint64
 	Coverage     Coverage
+	Index        IndexSeen
 	Violations   []Result // the first ones that were found
 	Violated     [NumCheckers]uint64
 }
@@ -88,6 +91,7 @@ func (t *Total) add(r *Result) {
 		t.Ends[i] += uint64(n) //nolint:gosec // a count
 	}
 	t.Coverage.Add(&r.Coverage)
+	t.Index.Add(&r.Index)
 	if r.Violation != nil {
 		t.Violated[r.Violation.Checker]++
 		if len(t.Violations) < kept {
@@ -115,6 +119,12 @@ func (t *Total) Print(w io.Writer) {
 	for i, n := range t.Ends {
 		_, _ = fmt.Fprintf(w, " %d %s", n, End(i)) //nolint:gosec // an enum
 	}
+	_, _ = fmt.Fprint(w, "\nindexes:")
+	for state, n := range t.Index.Entered {
+		_, _ = fmt.Fprintf(w, " %d %s", n, replica.IndexState(state)) //nolint:gosec // an enum
+	}
+	_, _ = fmt.Fprintf(w, ", %d back from approximate, %d distrusted; %d comparisons live, %d others; %d exact at the end",
+		t.Index.Returned, t.Index.Distrusted, t.Index.Live, t.Index.Less, t.Index.Exact)
 	_, _ = fmt.Fprintf(w, "\n\n%-16s", "fault")
 	for p := range NumPhases {
 		_, _ = fmt.Fprintf(w, "%10s", p)

@@ -120,6 +120,7 @@ func (w *world) harm(f Fault, h *host) bool {
 			return false
 		}
 		d.silent = w.chance(0.25)
+		d.orphan = f == Kill && !d.silent && w.chance(0.4)
 	case Stop, HungCore:
 		if !p.alive || p.frozen() {
 			return false
@@ -129,7 +130,7 @@ func (w *world) harm(f Fault, h *host) bool {
 	case ServerError, Shed, Distrust:
 		h.distrusted = h.distrusted || f == Distrust
 	case KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed:
-		if !h.feed.open {
+		if !h.feed.link.hears() {
 			return false
 		}
 	case ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, ClockJump, ClientLeaves, SlowClient, Drain, Add, NumFaults:

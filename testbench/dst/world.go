@@ -12,6 +12,7 @@ import (
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
+	"plimsoll/scoring/prefix"
 )
 
 // Config says what to run.
@@ -33,6 +34,7 @@ type Result struct {
 	Virtual   time.Duration
 	Ends      [NumEnds]int // calls, by how they ended
 	Coverage  Coverage
+	Index     IndexSeen
 	Violation *Violation // nil: all held
 }
 
@@ -71,6 +73,8 @@ type world struct {
 	kvBatches uint64
 	bad       *Violation
 	coverage  Coverage
+	index     IndexSeen
+	held      []prefix.Overlap // scratch
 
 	boxes     int32
 	indexes   *replica.Indexes
@@ -138,7 +142,7 @@ func (w *world) run() (result Result) {
 func (w *world) result() Result {
 	r := Result{
 		Seed: w.cfg.Seed, Digest: w.log.digest, Events: w.events, Replicas: w.plan.replicas, Legs: w.legs, KVBatches: w.kvBatches,
-		Attempts: w.attempts, Virtual: w.now, Coverage: w.coverage, Violation: w.bad,
+		Attempts: w.attempts, Virtual: w.now, Coverage: w.coverage, Index: w.index, Violation: w.bad,
 	}
 	for _, c := range w.calls {
 		if c.ended {
@@ -201,17 +205,9 @@ func (w *world) dispatch(e *event) {
 		} else {
 			e.attempt.call.returned(e.attempt, err)
 		}
-	case evBatch:
-		if b, ok := e.msg.(*batch); ok {
-			e.host.feed.arrive(e.n, b)
-		}
-	case evFeedBroke:
-		if e.n == e.host.feed.run {
-			e.host.feed.broke()
-		}
-	case evSubscribe:
-		if e.n == e.host.feed.run {
-			e.host.feed.subscribe()
+	case evFeed:
+		if m, ok := e.msg.(*wire); ok {
+			m.link.comes(m)
 		}
 	case evRevive:
 		if e.host == nil {
@@ -236,6 +232,11 @@ func (w *world) dispatch(e *event) {
 
 func (w *world) ring(e *event) {
 	switch {
+	case e.box != nil:
+		if f := &e.host.feed; e.box == f.box && f.armed != none && w.now >= f.armed {
+			f.armed = none
+			f.tick()
+		}
 	case e.host != nil:
 		if e.n == e.host.epoch && w.now >= e.host.armed && e.host.armed != none {
 			e.host.armed = none
