@@ -21,6 +21,7 @@ const (
 	MediaType                    // 415
 	EngineRefused                // the engine's own 400, 413 or 422, passed on with its words; Status says which
 	Contended                    // 429: all is busy; RetryAfter is set
+	OverQuota                    // 429: the tenant has had its share; RetryAfter is set
 	ClientGone                   // 499: the client left; nobody reads the answer
 	Internal                     // 500: a fault of ours
 	EngineFailed                 // 502: the engine broke and nobody else could take over
@@ -56,6 +57,8 @@ func (k Kind) String() string {
 		return "engine_refused"
 	case Contended:
 		return "contended"
+	case OverQuota:
+		return "over_quota"
 	case ClientGone:
 		return "client_gone"
 	case Internal:
@@ -80,7 +83,7 @@ type Fault struct {
 	Param      string        // the request's parameter at fault, "" if none
 	Code       string        // a finer code for the error body, "" for the kind's own
 	Status     int           // HTTP status of EngineRefused; 0 elsewhere
-	RetryAfter time.Duration // for Contended, NoReplica and ShuttingDown; 0 if it can't be said
+	RetryAfter time.Duration // for Contended, OverQuota, NoReplica and ShuttingDown; 0 if it can't be said
 	Err        error         // cause, for the log only; may be nil
 }
 

@@ -57,6 +57,7 @@ func (s *Server) generate(x *exchange, q *query) {
 			a.resp.Cancel()
 		}
 		a.account()
+		x.charge()
 	}()
 	if q.stream {
 		over = newStreaming(a).run()

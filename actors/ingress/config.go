@@ -4,12 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"plimsoll/scoring/quota"
 )
 
 // Config holds the edge's limits and keys.
 type Config struct {
 	// APIKeys maps a key's name to the key. Empty: everybody may call. The name becomes the request's tenant.
 	APIKeys map[string]string
+	// Quotas are what tenants may have in a minute, by their names; who is not named has no limit.
+	Quotas map[string]quota.Limits
 	// SystemFingerprint stands in every answer; it is constant for a node's life.
 	SystemFingerprint string
 
@@ -52,6 +56,11 @@ func (c Config) Validate() error {
 	for name, key := range c.APIKeys {
 		if name == "" || key == "" {
 			return errors.New("ingress: an API key needs a name and a value")
+		}
+	}
+	for name, limits := range c.Quotas {
+		if err := limits.Validate(); err != nil {
+			return fmt.Errorf("ingress: tenant %q: %w", name, err)
 		}
 	}
 	if c.BodyBytes < 1 || c.BodiesBytes < c.BodyBytes {

@@ -230,7 +230,7 @@ func (x *exchange) outcome() meter.Outcome {
 	case fault.EngineFailed, fault.Internal, fault.Deadline:
 		return meter.Failed
 	case fault.BadInput, fault.ContextLength, fault.Unauthorized, fault.Forbidden, fault.ModelNotFound, fault.NotFound,
-		fault.MethodNotAllowed, fault.BodyTooLarge, fault.MediaType, fault.EngineRefused, fault.Contended,
+		fault.MethodNotAllowed, fault.BodyTooLarge, fault.MediaType, fault.EngineRefused, fault.Contended, fault.OverQuota,
 		fault.ClientGone, fault.NoReplica, fault.ShuttingDown, fault.NumKinds:
 	}
 	return meter.Refused

@@ -24,6 +24,7 @@ const (
 	typeAuth       = "authentication_error"
 	typePermission = "permission_error"
 	typeOverloaded = "overloaded_error"
+	typeRateLimit  = "rate_limit_error"
 	typeServer     = "server_error"
 )
 
@@ -44,6 +45,7 @@ var answers = [fault.NumKinds]answer{
 	fault.MediaType:        {http.StatusUnsupportedMediaType, typeInvalid, "unsupported_media_type", 0},
 	fault.EngineRefused:    {http.StatusBadRequest, typeInvalid, "", 0},
 	fault.Contended:        {http.StatusTooManyRequests, typeOverloaded, "overloaded", time.Second},
+	fault.OverQuota:        {http.StatusTooManyRequests, typeRateLimit, "rate_limit_exceeded", time.Second},
 	fault.ClientGone:       {statusClientGone, typeInvalid, "client_gone", 0},
 	fault.Internal:         {http.StatusInternalServerError, typeServer, "internal_error", 0},
 	fault.EngineFailed:     {http.StatusBadGateway, typeServer, "engine_failed", 0},

@@ -341,6 +341,10 @@ func firstOf(raw json.RawMessage) json.RawMessage {
 
 // checked reads a body and hands its parameters to read; what either complains of is answered.
 func (s *Server) checked(x *exchange, read func(*params) *query) *query {
+	if f := x.admit(); f != nil {
+		x.fail(f)
+		return nil
+	}
 	body, o, f := x.object()
 	if f != nil {
 		x.fail(f)

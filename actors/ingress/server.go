@@ -16,6 +16,7 @@ import (
 
 	"plimsoll/actors/fault"
 	"plimsoll/actors/meter"
+	"plimsoll/scoring/quota"
 )
 
 // Deps is what the edge works with; all are required but Meter.
@@ -43,6 +44,8 @@ type Server struct {
 	mux  *http.ServeMux
 	http *http.Server
 
+	quotas map[string]*quota.Quota // by tenant
+
 	bodies atomic.Int64 // bytes of request bodies held
 }
 
@@ -54,7 +57,10 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if deps.Front == nil || deps.Log == nil || deps.Metrics == nil || deps.Now == nil || deps.NewID == nil {
 		return nil, errors.New("ingress: Front, Log, Metrics, Now and NewID are required")
 	}
-	s := &Server{cfg: cfg, deps: deps, keys: newKeyring(cfg.APIKeys), mux: http.NewServeMux()}
+	s := &Server{cfg: cfg, deps: deps, keys: newKeyring(cfg.APIKeys), mux: http.NewServeMux(), quotas: map[string]*quota.Quota{}}
+	for tenant, limits := range cfg.Quotas {
+		s.quotas[tenant] = quota.New(limits)
+	}
 	for _, r := range s.routes() {
 		s.mux.HandleFunc(r.pattern, s.serveRoute(r))
 	}

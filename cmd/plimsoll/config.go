@@ -51,6 +51,8 @@ type Config struct {
 	HangBlind         time.Duration // likewise, of a replica whose pace is not known
 	QueueTimeout      time.Duration // how long a request waits for room
 	ResumeWait        time.Duration // how long an answer whose engine failed waits for another replica
+	Tenants           []TenantSpec  // those who have other shares than others
+	PromoteAfter      time.Duration // how long a request waits before it counts to the class above its own
 	QueueRequests     int           // requests that may wait
 	QueueTokens       int           // prompt tokens that may wait
 	DefaultMaxTokens  int           // tokens that strict admission reserves for an answer without a limit of the client's
@@ -80,6 +82,7 @@ func DefaultConfig() Config {
 		Admission:        route.Admission.String(),
 		QueueTimeout:     route.QueueTimeout,
 		ResumeWait:       route.ResumeWait,
+		PromoteAfter:     route.Queue.PromoteAfter,
 		QueueRequests:    route.Queue.RequestsMax,
 		QueueTokens:      int(route.Queue.TokensMax),
 		DefaultMaxTokens: int(route.DefaultMaxTokens),

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"plimsoll/engine/process"
+	"plimsoll/scoring/quota"
 )
 
 // environment is a process environment of a test's own.
@@ -157,6 +158,17 @@ func TestPrintedConfigurationsComeBack(t *testing.T) {
 		config.HedgeAfter = rapid.SampledFrom([]float64{0, 1, 2.5, 1000}).Draw(t, "hedge-after")
 		config.ResumeWait = time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "resume-wait"))
 		config.QueueTimeout = time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "queue-timeout"))
+		config.PromoteAfter = time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "queue-promote-after"))
+		config.Tenants = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) TenantSpec {
+			spec := TenantSpec{
+				Name: rapid.StringMatching(`[a-z0-9][a-z0-9._:-]{0,10}`).Draw(t, "name"), Weight: rapid.Ptr(rapid.Float64Range(0.001, 1000), true).Draw(t, "weight"),
+				Quota: quota.Limits{TokensPerMinute: rapid.Ptr(number, true).Draw(t, "tokens")},
+			}
+			if spec.Weight == nil && spec.Quota.TokensPerMinute == nil {
+				spec.Quota.RequestsPerMinute = new(number.Draw(t, "requests"))
+			}
+			return spec
+		}), 1, 3).Draw(t, "tenants")
 		config.QueueRequests = rapid.IntRange(1, 1<<40).Draw(t, "queue-requests")
 		config.DefaultMaxTokens = number.Draw(t, "default-max-tokens")
 		config.Replicas = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ReplicaSpec {

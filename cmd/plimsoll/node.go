@@ -26,6 +26,7 @@ import (
 	"plimsoll/actors/supervise"
 	"plimsoll/engine/sim"
 	"plimsoll/scoring"
+	"plimsoll/scoring/quota"
 	"plimsoll/tokenizer"
 	"plimsoll/tokenizer/simmodel"
 )
@@ -289,6 +290,13 @@ func edgeConfig(c Config) (ingress.Config, error) {
 			return edge, err
 		}
 	}
+	if err := checkTenants(c.Tenants, edge.APIKeys); err != nil {
+		return edge, err
+	}
+	edge.Quotas = map[string]quota.Limits{}
+	for _, t := range c.Tenants {
+		edge.Quotas[t.Name] = t.Quota
+	}
 	return edge, edge.Validate()
 }
 
@@ -314,7 +322,13 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 		return actors.Config{}, err
 	}
 	route.Policy, route.Admission, route.QueueTimeout, route.ResumeWait = c.Policy, admission, c.QueueTimeout, c.ResumeWait
-	route.Queue.RequestsMax, route.Queue.TokensMax = c.QueueRequests, scoring.Tokens(c.QueueTokens)
+	route.Queue.RequestsMax, route.Queue.TokensMax, route.Queue.PromoteAfter = c.QueueRequests, scoring.Tokens(c.QueueTokens), c.PromoteAfter
+	route.TenantWeights = map[string]float64{}
+	for _, t := range c.Tenants {
+		if t.Weight != nil {
+			route.TenantWeights[t.Name] = *t.Weight
+		}
+	}
 	route.SpeculationTTL, route.Credit = c.SpeculationTime, router.TierCredit{Host: c.HostCredit, Disk: c.DiskCredit}
 	route.Explain = c.LogLevel == "debug"
 	route.DefaultMaxTokens = scoring.Tokens(c.DefaultMaxTokens)

@@ -71,6 +71,9 @@ func (c *Config) settings() []setting {
 		duration("hang-blind", "suspect a replica of which too little was seen to know its pace if none of its streams goes on for `TIME`", &c.HangBlind),
 		duration("queue-timeout", "let a request wait `TIME` for room before it gets 429", &c.QueueTimeout),
 		duration("resume-wait", "let an answer whose engine failed wait `TIME` for a replica that goes on with it", &c.ResumeWait),
+		specs("tenant", "give the tenant `NAME`, an API key's name, what its options say; once for each. "+
+			"Options follow it: ,weight=SHARE ,requests-per-minute=N ,tokens-per-minute=N", ParseTenant, &c.Tenants),
+		duration("queue-promote-after", "count a request that has waited for `TIME` to the class (service_tier) above its own, and again after as long", &c.PromoteAfter),
 		count("queue-requests", "let at most `N` requests wait for room", 1, &c.QueueRequests),
 		count("queue-tokens", "let at most `N` prompt tokens wait for room", 1, &c.QueueTokens),
 		count("default-max-tokens", "reserve `N` tokens, in strict admission, for an answer that its client sets no limit", 1, &c.DefaultMaxTokens),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -436,7 +437,7 @@ func TestFairness(t *testing.T) {
 			charge := rapid.Float64Range(0.01, 5).Draw(t, "charge")
 			most = max(most, charge/weights[i])
 			require.NoError(t, q.Push(queue.Entry[int]{
-				ID: next, Item: i, Arrival: start.Add(time.Duration(next)), Class: queue.Default, Tenant: fmt.Sprint(i), Weight: weights[i],
+				ID: next, Item: i, Arrival: start.Add(time.Duration(next)), Class: queue.Default, Tenant: strconv.Itoa(i), Weight: weights[i],
 				PrefillSeconds: rapid.Float64Range(0, 3).Draw(t, "prefill"), ChargeSeconds: charge,
 			}))
 		}
@@ -519,7 +520,7 @@ func BenchmarkScanFront(b *testing.B) {
 			q := queue.New[int](queue.Config{RequestsMax: 8192, TokensMax: 1 << 30, PromoteAfter: time.Hour, PrefillWeight: 1})
 			names := make([]string, tenants)
 			for i := range names {
-				names[i] = fmt.Sprint(i)
+				names[i] = strconv.Itoa(i)
 			}
 			next := queue.ID(0)
 			push := func() {
