@@ -53,6 +53,7 @@ type replicaActor struct {
 	connection, feed *actor.PID
 	alarm            supervise.Alarm
 	waits            *time.Timer // of a Drain that waits for a successor
+	putOff           *Drain      // that one; nil: none waits
 }
 
 // Props returns how to spawn a replica actor. Each instance after a panic is a new epoch.
@@ -63,15 +64,15 @@ func Props(cfg Config, deps Deps) *actor.Props {
 		},
 		actor.WithReceiverMiddleware(
 			supervise.Guard(deps.Log, "replica", func(message, _ any) {
-				deps.Ref.suspend()
+				deps.Ref.fail(message)
 				answerLost(deps.Ref, message)
 			}),
 			deps.Middleware("replica")),
 	)
 }
 
-// answerLost answers the one message whose sender would wait for ever. Ends and milestones that are lost with a failing
-// instance need no answer: the announcements to the next one make up for them.
+// answerLost answers the one message whose sender would wait for ever. What else is lost with a failing instance needs no
+// answer: the announcements to the next one make up for it, or what is left to that one.
 func answerLost(ref *Ref, message any) {
 	if r, ok := message.(*Reserve); ok {
 		ref.root.Send(r.From, &Refused{
@@ -106,11 +107,12 @@ func (a *replicaActor) Receive(c actor.Context) {
 	case Probed:
 		a.observe(c)
 		a.perform(c, a.m.step(time.Now(), m), nil)
-	case Drain:
-		if a.waitsFor(c, m) {
-			return
+	case Drain, Undrain:
+		a.order(c, m)
+	case drainAgain:
+		if a.putOff != nil {
+			a.order(c, *a.putOff)
 		}
-		a.perform(c, a.m.step(time.Now(), m), nil)
 	case AttemptFailed:
 		a.meter.AttemptFailed(m.Failure.Kind)
 		a.perform(c, a.m.step(time.Now(), m), nil)
@@ -140,6 +142,9 @@ func (a *replicaActor) start(c actor.Context) {
 		return newFeed(a.cfg, a.deps, c.Self())
 	})
 	a.perform(c, a.m.start(time.Now()), nil)
+	for _, message := range ref.inherit() {
+		a.order(c, message)
+	}
 	if a.m.state == Gone {
 		a.deps.Gone() // the instance before may have failed before it said so
 	}
@@ -154,9 +159,10 @@ func (a *replicaActor) spawn(c actor.Context, kind string, producer actor.Produc
 func (a *replicaActor) stop() {
 	a.Strategy.Close()
 	a.alarm.Stop()
-	if a.waits != nil {
-		a.waits.Stop()
+	if a.putOff != nil {
+		a.deps.Ref.leave(*a.putOff)
 	}
+	a.wait(nil, nil)
 }
 
 // observe tells the machine what the streams have shown, before it judges their silence.
@@ -169,19 +175,35 @@ func (a *replicaActor) observe(c actor.Context) {
 // successorEvery is how often a drain that waits for a successor looks for it.
 const successorEvery = 100 * time.Millisecond
 
-// waitsFor puts a drain off while this is the last replica that serves and another one is on its way: a fleet whose replicas
-// are replaced one by one always has one. It waits until the time at which what runs is to be moved, at most.
-func (a *replicaActor) waitsFor(c actor.Context, m Drain) bool {
-	late := m.Leave != nil && !time.Now().Before(*m.Leave)
-	if late || !a.m.state.Routable() || !a.deps.Successor() {
-		return false
+// order takes what an operator wants, or what the instance before has left. A new order takes the place of one that waits.
+func (a *replicaActor) order(c actor.Context, message any) {
+	a.wait(c, nil)
+	if m, ok := message.(Drain); ok && a.waitsFor(m) {
+		a.wait(c, &m)
+		return
 	}
+	a.perform(c, a.m.step(time.Now(), message), nil)
+}
+
+// waitsFor says whether a drain is put off: while this is the last replica that serves, or is about to, and another one is on
+// its way. A fleet whose replicas are replaced one by one always has one. It waits until the time at which what runs is to be
+// moved, at most.
+func (a *replicaActor) waitsFor(m Drain) bool {
+	late := m.Leave != nil && !time.Now().Before(*m.Leave)
+	serves := a.m.state.Routable() || a.m.state == Warming
+	return !late && serves && a.deps.Successor()
+}
+
+// wait puts a drain off for a moment; nil: none waits any more.
+func (a *replicaActor) wait(c actor.Context, m *Drain) {
 	if a.waits != nil {
 		a.waits.Stop()
 	}
-	self, root := c.Self(), c.ActorSystem().Root
-	a.waits = time.AfterFunc(successorEvery, func() { root.Send(self, m) })
-	return true
+	a.waits, a.putOff = nil, m
+	if m != nil {
+		self, root := c.Self(), c.ActorSystem().Root
+		a.waits = time.AfterFunc(successorEvery, func() { root.Send(self, drainAgain{}) })
+	}
 }
 
 // perform does what a step asked for. request is the Reserve that the step answered, if it was one.

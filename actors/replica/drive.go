@@ -54,6 +54,9 @@ func NewMachine(now time.Time, cfg Config, ref *Ref, announced func(epoch uint64
 	rng := rand.New(rand.NewPCG(epoch, 3))
 	d := &Machine{m: newMachine(now, cfg, ref.Capabilities, rng, ref.life, awaited, ref.Snapshot()), ref: ref}
 	d.perform(to, d.m.start(now))
+	for _, message := range ref.inherit() {
+		d.perform(to, d.m.step(now, message))
+	}
 	return d
 }
 
@@ -79,8 +82,8 @@ func (d *Machine) Tick(now time.Time, to Shell) {
 	d.perform(to, d.m.step(now, tick{}))
 }
 
-// Fail says that the actor has failed: nothing is granted before the next epoch has recovered.
-func (d *Machine) Fail() { d.ref.suspend() }
+// Fail says that the actor has failed at a message: nothing is granted before the next epoch has recovered.
+func (d *Machine) Fail(message any) { d.ref.fail(message) }
 
 // Empty says whether no ticket is booked: the set of tickets, the references to shared blocks and the prefill queue are
 // empty, and no sum is left over.

@@ -176,7 +176,7 @@ func (m *machine) step(now time.Time, message any) []effect {
 			m.freed(now)
 		}
 	case Linger:
-		m.linger(now, e.Ticket)
+		m.linger(now, &e.Attempt)
 	case AttemptFailed:
 		m.attemptFailed(now, e)
 	case Announced:
@@ -247,10 +247,20 @@ func (m *machine) lingerUntil(now time.Time) time.Time {
 	return now.Add(m.caps.LingerBound)
 }
 
-func (m *machine) linger(now time.Time, t scoring.Ticket) {
-	if m.ledger.Linger(t, now, m.lingerUntil(now)) {
-		m.emit(publish{})
+// linger books what an attempt holds that nobody waits for any more. Its ticket may be unknown: the request has told of the
+// end before it was asked to announce the attempt.
+func (m *machine) linger(now time.Time, a *Attempt) {
+	t := a.Claim.Ticket
+	if !m.ledger.Grow(t, a.Produced) && (m.foreign(a) || !m.ledger.Restore(now, a.Claim, ledger.Running, a.Produced)) {
+		return
 	}
+	m.ledger.Linger(t, now, m.lingerUntil(now))
+	m.emit(publish{})
+}
+
+// foreign says whether an attempt ran on another life of the engine.
+func (m *machine) foreign(a *Attempt) bool {
+	return a.Incarnation != m.life.incarnation && !a.Began.After(m.life.since)
 }
 
 // nextTick is when the machine wants a tick, if at all. The shell keeps one timer for it.
@@ -288,36 +298,37 @@ func (m *machine) nextTick() (time.Time, bool) {
 // attemptFailed ends or lingers the ticket and draws the conclusion about the engine. A ticket that is not booked belongs
 // to another life of the engine, of which nothing is to be concluded.
 func (m *machine) attemptFailed(now time.Time, e AttemptFailed) {
-	booked := m.ledger.State(e.Ticket) != ledger.Ended
+	ticket := e.Claim.Ticket
+	booked := m.ledger.State(ticket) != ledger.Ended
 	switch e.Failure.Kind {
 	case engine.Shed:
 		if booked {
 			m.shed(now, e.Failure.RetryAfter)
 		}
-		m.endFailed(now, e.Ticket)
+		m.endFailed(now, ticket)
 	case engine.Client:
-		m.endFailed(now, e.Ticket)
+		m.endFailed(now, ticket)
 	case engine.Refused:
-		m.endFailed(now, e.Ticket)
+		m.endFailed(now, ticket)
 		m.emit(hurryProbe{})
 	case engine.Operator:
 		if booked {
 			m.distrust(now, e.Failure.Error())
 		}
-		m.endFailed(now, e.Ticket)
+		m.endFailed(now, ticket)
 	case engine.Broken:
 		if booked {
-			m.broke(now, e.Ticket, e.Failure.Error())
+			m.broke(now, ticket, e.Failure.Error())
 		}
 		if m.caps.ConfirmsAbort {
-			m.endFailed(now, e.Ticket) // the attempt has returned, so the engine has let go
+			m.endFailed(now, ticket) // the attempt has returned, so the engine has let go
 		} else {
 			// The engine may still work on it: a broken connection says nothing about its blocks.
-			m.linger(now, e.Ticket)
+			m.linger(now, &e.Attempt)
 		}
 		m.emit(hurryProbe{})
 	case engine.Stalled:
-		m.linger(now, e.Ticket)
+		m.linger(now, &e.Attempt)
 		m.emit(hurryProbe{})
 	case engine.NumFailKinds:
 	}
@@ -369,20 +380,19 @@ func (m *machine) announced(now time.Time, a Announced) {
 	if a.Epoch != m.epoch || !m.recovering {
 		return
 	}
-	for _, t := range a.Tickets {
-		if t.Incarnation != m.life.incarnation && !t.Began.After(m.life.since) {
-			continue
-		}
-		if t.State != ledger.Lingering {
+	for i := range a.Tickets {
+		t := &a.Tickets[i]
+		switch {
+		case m.foreign(&t.Attempt):
+		case t.State == ledger.Lingering:
+			if m.ledger.State(t.Claim.Ticket) == ledger.Ended {
+				m.linger(now, &t.Attempt) // how long it has is not known: it gets the whole bound again
+			}
+		default:
 			if m.ledger.Restore(now, t.Claim, t.State, t.Produced) && t.State == ledger.Reserved {
 				m.watch.queue = append(m.watch.queue, prefill{ticket: t.Claim.Ticket, tokens: t.Claim.PrefillTokens})
 			}
 			m.watch.life = now
-			continue
-		}
-		// How long it has lingered is not known: it gets the whole bound again.
-		if m.ledger.Restore(now, t.Claim, ledger.Running, t.Produced) {
-			m.ledger.Linger(t.Claim.Ticket, now, m.lingerUntil(now))
 		}
 	}
 	m.emit(publish{})

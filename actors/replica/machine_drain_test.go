@@ -30,7 +30,7 @@ func TestDrainDeadline(t *testing.T) {
 	require.GreaterOrEqual(t, count[evict](w.all), 10)
 	require.Equal(t, Draining, w.m.state)
 	for _, ticket := range tickets {
-		w.at(0, Linger{ticket})
+		w.at(0, Linger{of(ticket)})
 	}
 	told := count[evict](w.all)
 	w.pass(time.Minute, true)

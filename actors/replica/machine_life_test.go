@@ -73,7 +73,7 @@ func TestRebirth(t *testing.T) {
 	b := reach(t, Ready)
 	old := b.granted()
 	lingering := b.granted()
-	b.step(Linger{lingering})
+	b.step(Linger{of(lingering)})
 	b.probed(status("a"))
 	late := b.granted()
 	b.m.shed(b.now, 0)
@@ -112,7 +112,7 @@ func TestLingering(t *testing.T) {
 		b.step(FeedReady{1})
 		b.granted() // another that goes on
 		ticket := b.granted()
-		b.step(Linger{ticket})
+		b.step(Linger{of(ticket)})
 		require.Equal(t, ledger.Lingering, b.m.ledger.State(ticket))
 		return b, ticket
 	}
@@ -187,13 +187,13 @@ func TestRestart(t *testing.T) {
 	}
 	b.now = b.now.Add(-time.Second)
 	require.Equal(t, ledger.Closed, b.reserve(b.claim()), "not before all have answered")
-	announce(1, Announcement{Claim: reserved, Incarnation: 1})
+	announce(1, Announcement{Attempt: Attempt{Claim: reserved, Incarnation: 1}})
 	require.Equal(t, ledger.Ended, b.m.ledger.State(reserved.Ticket), "an answer to an epoch before")
-	announce(2, Announcement{Claim: reserved, Incarnation: 1})
+	announce(2, Announcement{Attempt: Attempt{Claim: reserved, Incarnation: 1}})
 	announce(2,
-		Announcement{Claim: running, State: ledger.Running, Produced: 60, Incarnation: 1},
-		Announcement{Claim: lingering, State: ledger.Lingering, Incarnation: 1},
-		Announcement{Claim: b.claim(), State: ledger.Running, Incarnation: 0}) // of a life that is over
+		Announcement{Attempt{Claim: running, Produced: 60, Incarnation: 1}, ledger.Running},
+		Announcement{Attempt{Claim: lingering, Incarnation: 1}, ledger.Lingering},
+		Announcement{Attempt{Claim: b.claim(), Incarnation: 0}, ledger.Running}) // of a life that is over
 	require.True(t, b.m.snapshot().Recovering)
 	announce(2)
 	require.True(t, room(b.last))
@@ -204,7 +204,7 @@ func TestRestart(t *testing.T) {
 	require.EqualValues(t, 2, load.OverdraftBlocks, "what it has produced is beyond its claim")
 	b.step(End{Ticket: running.Ticket})
 	require.Equal(t, ledger.None, b.reserve(b.claim()))
-	announce(2, Announcement{Claim: b.claim(), Incarnation: 1})
+	announce(2, Announcement{Attempt: Attempt{Claim: b.claim(), Incarnation: 1}})
 	require.Equal(t, 3, b.m.snapshot().Load.SeatsBooked, "all have answered: nobody is asked any more")
 }
 
@@ -225,7 +225,7 @@ func TestLingeringOutlivesAPanic(t *testing.T) {
 			claim := b.claim()
 			require.Equal(t, ledger.None, b.reserve(claim))
 			b.step(Started{claim.Ticket})
-			b.step(Linger{claim.Ticket})
+			b.step(Linger{of(claim.Ticket)})
 			bound, lingers := b.m.ledger.NextExpiry()
 			require.True(t, lingers)
 			b = restarted(restarted(b, 0), 0)
@@ -254,7 +254,7 @@ func TestWhatCameToALaterLifeOutlivesAPanic(t *testing.T) {
 	require.Equal(t, ledger.Reserved, b.m.ledger.State(late.Ticket))
 	b = restarted(b, 1)
 	b.step(Announced{Epoch: 2, Tickets: []Announcement{
-		{Claim: early, Incarnation: 1, Began: before}, {Claim: late, Incarnation: 1, Began: after},
+		{Attempt: Attempt{Claim: early, Incarnation: 1, Began: before}}, {Attempt: Attempt{Claim: late, Incarnation: 1, Began: after}},
 	}})
 	require.Equal(t, ledger.Ended, b.m.ledger.State(early.Ticket))
 	require.Equal(t, ledger.Reserved, b.m.ledger.State(late.Ticket))
@@ -303,7 +303,7 @@ func TestRestartWhileDraining(t *testing.T) {
 	require.Equal(t, Draining, b.m.state)
 	c := b.claim()
 	b.now = b.now.Add(-time.Second)
-	b.step(Announced{Epoch: 2, Tickets: []Announcement{{Claim: c, Incarnation: 1}}})
+	b.step(Announced{Epoch: 2, Tickets: []Announcement{{Attempt: Attempt{Claim: c, Incarnation: 1}}}})
 	require.Equal(t, Draining, b.m.state)
 	b.step(End{Ticket: c.Ticket})
 	require.Equal(t, Gone, b.m.state)

@@ -118,7 +118,7 @@ func runMachine(t *rapid.T, did map[string]int) {
 		},
 		"linger": func(t *rapid.T) {
 			h := w.pick(t)
-			w.act(t, Linger{h.ticket})
+			w.act(t, Linger{of(h.ticket)})
 			w.n.linger(h, w.now, w.m.caps)
 			w.did["lingered"]++
 		},
@@ -180,7 +180,7 @@ func (w *walk) check(t *rapid.T, before *Snapshot) {
 		}
 	}
 	require.Equal(t, after, w.published, "what is published is what is so")
-	if after.State.Routable() && !after.Recovering && !after.Load.Closed {
+	if after.State.Routable() && !after.Recovering {
 		grew := after.Load.FreeBlocks() > before.Load.FreeBlocks() || after.Load.FreeSeats() > before.Load.FreeSeats()
 		if grew || !before.State.Routable() || before.Recovering {
 			require.True(t, room(w.last), "room that grew is told")
@@ -265,7 +265,7 @@ func (w *walk) fail(t *rapid.T) {
 	if !lingers {
 		w.n.end(h.ticket)
 	}
-	w.act(t, AttemptFailed{Ticket: h.ticket, Failure: &engine.Failure{Kind: kind}})
+	w.act(t, AttemptFailed{Attempt: of(h.ticket), Failure: &engine.Failure{Kind: kind}})
 	if lingers {
 		w.n.linger(h, w.now, w.m.caps)
 	}
@@ -389,7 +389,7 @@ func (w *walk) restart(t *rapid.T) {
 		}
 		before := w.m.snapshot()
 		w.last = w.m.step(w.now, Announced{Epoch: w.m.epoch, Tickets: []Announcement{
-			{Claim: h.claim, State: h.state, Incarnation: w.m.life.incarnation},
+			{Attempt{Claim: h.claim, Incarnation: w.m.life.incarnation}, h.state},
 		}})
 		if h.state == ledger.Lingering && !kept(h) {
 			h.state = ledger.Running

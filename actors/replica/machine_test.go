@@ -83,8 +83,11 @@ func (b *bench) probeFailed(kind engine.FailKind) []effect {
 }
 
 func (b *bench) failed(t scoring.Ticket, kind engine.FailKind) []effect {
-	return b.step(AttemptFailed{Ticket: t, Failure: &engine.Failure{Kind: kind, Message: "no"}})
+	return b.step(AttemptFailed{Attempt: of(t), Failure: &engine.Failure{Kind: kind, Message: "no"}})
 }
+
+// of is an attempt of a ticket of which nothing is to be booked.
+func of(t scoring.Ticket) Attempt { return Attempt{Claim: ledger.Claim{Ticket: t}} }
 
 // claim asks for a seat and 10 blocks.
 func (b *bench) claim() ledger.Claim {
@@ -424,7 +427,7 @@ func TestShed(t *testing.T) {
 	shed := func(after time.Duration) {
 		t.Helper()
 		ticket := b.granted()
-		b.step(AttemptFailed{Ticket: ticket, Failure: &engine.Failure{Kind: engine.Shed, RetryAfter: after}})
+		b.step(AttemptFailed{Attempt: of(ticket), Failure: &engine.Failure{Kind: engine.Shed, RetryAfter: after}})
 		require.Equal(t, ledger.Ended, b.m.ledger.State(ticket))
 	}
 	for _, want := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second} {
@@ -451,7 +454,7 @@ func TestShed(t *testing.T) {
 	b.failed(y, engine.Shed)
 	require.Equal(t, until, b.m.coolingUntil)
 	b.now = b.now.Add(-time.Second)
-	b.step(AttemptFailed{Ticket: z, Failure: &engine.Failure{Kind: engine.Shed, RetryAfter: time.Millisecond}})
+	b.step(AttemptFailed{Attempt: of(z), Failure: &engine.Failure{Kind: engine.Shed, RetryAfter: time.Millisecond}})
 	require.Equal(t, until, b.m.coolingUntil, "a shorter time does not end the longer one")
 	b.failed(z, engine.Shed)
 	require.Equal(t, until, b.m.coolingUntil, "a ticket that has ended tells nothing")
@@ -560,7 +563,7 @@ func TestDrain(t *testing.T) {
 			b.now = b.now.Add(time.Hour)
 			b.step(tick{})
 		},
-		"gave up":     func(b *bench, t scoring.Ticket) { b.step(Linger{t}); b.probed(status("a")) },
+		"gave up":     func(b *bench, t scoring.Ticket) { b.step(Linger{of(t)}); b.probed(status("a")) },
 		"the process": func(b *bench, _ scoring.Ticket) { b.probed(status("a")); b.probed(status("b")) },
 		"died":        func(b *bench, _ scoring.Ticket) { b.probeFailed(engine.Refused); b.probeFailed(engine.Refused) },
 	} {

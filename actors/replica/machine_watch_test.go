@@ -300,7 +300,7 @@ func TestLegsLeaveWhenTheyCan(t *testing.T) {
 	w.pass(10*time.Second, true)
 	require.Greater(t, count[evict](w.all), told+5)
 	for _, n := range []uint64{1, 2} {
-		w.at(0, AttemptFailed{Ticket: scoring.Ticket{Boot: 1, Number: n}, Failure: &engine.Failure{Kind: engine.Stalled}})
+		w.at(0, AttemptFailed{Attempt: of(scoring.Ticket{Boot: 1, Number: n}), Failure: &engine.Failure{Kind: engine.Stalled}})
 	}
 	told = count[evict](w.all)
 	w.pass(10*time.Second, true)
@@ -430,7 +430,7 @@ func TestBreaks(t *testing.T) {
 	w.m.cfg.BreaksMax = 3
 	broken := func(tickets ...scoring.Ticket) {
 		for _, ticket := range tickets {
-			w.at(0, AttemptFailed{Ticket: ticket, Failure: &engine.Failure{Kind: engine.Broken, Message: "no"}})
+			w.at(0, AttemptFailed{Attempt: of(ticket), Failure: &engine.Failure{Kind: engine.Broken, Message: "no"}})
 			w.at(0, End{Ticket: ticket, Reason: ledger.Failed})
 		}
 	}
@@ -450,7 +450,7 @@ func TestBreaks(t *testing.T) {
 	for _, kind := range []engine.FailKind{engine.Shed, engine.Client, engine.Operator} {
 		v := newWatched(t, 100, false)
 		v.m.cfg.BreaksMax, v.m.cfg.DegradedFirst = 1, time.Nanosecond
-		v.at(0, AttemptFailed{Ticket: v.run(1)[0], Failure: &engine.Failure{Kind: kind, Message: "no"}})
+		v.at(0, AttemptFailed{Attempt: of(v.run(1)[0]), Failure: &engine.Failure{Kind: kind, Message: "no"}})
 		require.Zero(t, v.m.snapshot().Strikes, "%s is never a strike", kind)
 	}
 }

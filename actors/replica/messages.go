@@ -10,8 +10,8 @@ import (
 	"plimsoll/scoring/ledger"
 )
 
-// Messages to the replica actor. None may be lost but by a panic of the actor itself; the announcements after its restart
-// make up for those that were.
+// Messages to the replica actor. None may be lost but by a panic of the actor itself. The announcements after its restart make
+// up for those that were; what they can't make up for (Linger, AttemptFailed, Drain, Undrain) the next instance takes first.
 type (
 	// Reserve asks for a place. From a router, which is answered with Granted or Refused.
 	Reserve struct {
@@ -35,12 +35,15 @@ type (
 		Reason ledger.EndReason
 	}
 	// Linger: the attempt was aborted and the engine may still hold its blocks. An End follows if the engine confirms
-	// aborts; else the ticket ends after the engine's LingerBound. From the request's goroutine.
-	Linger struct{ Ticket scoring.Ticket }
+	// aborts; else the ticket ends after the engine's LingerBound. From the request's goroutine. It says all that there is to
+	// know of the attempt, because it may be the last that anybody says of it: an instance of the actor that has not heard of
+	// the ticket books it now.
+	Linger struct{ Attempt }
 	// AttemptFailed: the engine failed the attempt. After Stalled the ticket lingers as after Linger, because the attempt may
 	// still run; after Broken it does unless the engine confirms aborts. Any other kind ends it. From the request's goroutine.
 	AttemptFailed struct {
-		Ticket  scoring.Ticket
+		Attempt
+
 		Failure *engine.Failure
 	}
 	// Announced answers Restarted: the tickets a request has here. From the request's goroutine, one for each call; and one
@@ -76,13 +79,19 @@ type (
 	Undrain struct{}
 )
 
-// Announcement is one live ticket after the actor's restart.
-type Announcement struct {
+// Attempt is what a request knows of one of its attempts here: enough to book what the engine holds for it.
+type Attempt struct {
 	Claim       ledger.Claim
-	State       ledger.State
 	Produced    scoring.Tokens
 	Incarnation uint64    // the life of the engine that the router ranked
 	Began       time.Time // when the attempt did: it may have come to a later life, which nobody knew of yet
+}
+
+// Announcement is one live ticket after the actor's restart.
+type Announcement struct {
+	Attempt
+
+	State ledger.State
 }
 
 // Messages of the replica actor to a router.
@@ -142,4 +151,6 @@ type (
 	}
 	// tick: the time that the machine asked for has come. From a timer.
 	tick struct{}
+	// drainAgain: a Drain was put off, and is looked at again. From a timer.
+	drainAgain struct{}
 )

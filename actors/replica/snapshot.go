@@ -84,8 +84,9 @@ type Ref struct {
 	epochs   atomic.Uint64
 	pulse    Pulse
 
-	// life is the replica actor's: what must survive its restart.
-	life life
+	// life and estate are the replica actor's: what must survive its restart.
+	life   life
+	estate []any
 }
 
 // life tells an engine's lives apart.
@@ -131,12 +132,27 @@ func (r *Ref) publish(m *machine) {
 	r.snapshot.Store(m.snapshot())
 }
 
-// suspend tells others that the actor has failed and takes nothing until its next instance has recovered. It is called on
-// the actor's goroutine.
-func (r *Ref) suspend() {
+// fail tells others that the actor has failed at a message and takes nothing until its next instance has recovered. It is
+// called on the actor's goroutine.
+func (r *Ref) fail(message any) {
 	snap := *r.Snapshot()
 	snap.Recovering = true
 	r.snapshot.Store(&snap)
+	switch message.(type) {
+	case Linger, AttemptFailed, Drain, Undrain: // whoever sent it says it once
+		r.leave(message)
+	}
+}
+
+// leave keeps a message for the actor's next instance. Each instance leaves two at most: an order that it has put off, and
+// what it failed at.
+func (r *Ref) leave(message any) { r.estate = append(r.estate, message) }
+
+// inherit takes what the instances before have left, in order. What breaks this one too is not tried again.
+func (r *Ref) inherit() []any {
+	estate := r.estate
+	r.estate = nil
+	return estate
 }
 
 // Attach makes a spawned actor the one that Tell reaches.

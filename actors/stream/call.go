@@ -177,7 +177,7 @@ func (c *Call) panicked(value any) {
 	c.Response.End(flt)
 	c.deps.Router(Withdraw{Call: c, Number: 0})
 	for _, a := range c.open {
-		a.place.Ref.Tell(replica.Linger{Ticket: a.place.Claim.Ticket})
+		a.place.Ref.Tell(replica.Linger{Attempt: a.known()})
 		a.cancel()
 	}
 	c.deps.Live.leave(c, c.announce, func(attempt uint64) replica.Announcement { return lingering(c.open[attempt]) })
@@ -209,7 +209,7 @@ func (c *Call) announce(e ReplicaRestarted) {
 }
 
 func lingering(a *running) replica.Announcement {
-	return replica.Announcement{Claim: a.place.Claim, State: ledger.Lingering, Incarnation: a.place.Incarnation}
+	return replica.Announcement{Attempt: a.known(), State: ledger.Lingering}
 }
 
 // refuse gives back what a message brings to a call that is over.

@@ -203,7 +203,7 @@ func TestAnUnknownTokenFailsTheRequest(t *testing.T) {
 	r := newRig(t, DefaultConfig(), &Request{})
 	r.run(10, "a")
 	require.Equal(t, []string{
-		"ended: engine_failed", "a: progress 1 2", "a: linger 1", "abort 1", "finished 1 on a with 2", `a: learned 5 ""`,
+		"ended: engine_failed", "a: linger 1", "abort 1", "finished 1 on a with 2", `a: learned 5 ""`,
 	}, r.do(tokens(1, 'a', idNone, 'b')))
 	require.Equal(t, []string{"a: end 1 cancelled"}, r.do(attemptEnded{1, errCancelled}))
 	require.True(t, r.m.done())

@@ -42,9 +42,13 @@ func (a *attempt) announcement() replica.Announcement {
 	case a.produced > 0:
 		state = ledger.Running
 	}
-	return replica.Announcement{
-		Claim: a.place.Claim, State: state, Produced: scoring.Tokens(a.produced), Incarnation: a.place.Incarnation,
-		Began: a.began,
+	return replica.Announcement{Attempt: a.known(), State: state}
+}
+
+// known is all that a replica's ledger wants to know of the attempt.
+func (a *attempt) known() replica.Attempt {
+	return replica.Attempt{
+		Claim: a.place.Claim, Produced: scoring.Tokens(a.produced), Incarnation: a.place.Incarnation, Began: a.began,
 	}
 }
 
@@ -173,7 +177,10 @@ func (m *machine) milestones(at time.Time, a *attempt) {
 	if !a.started {
 		a.started, a.stepped, a.reported = true, at, 1
 		m.emit(toReplica{p.Ref, replica.Started{Ticket: p.Claim.Ticket}})
-		m.report(a)
+		if a.produced > a.reported {
+			m.emit(toReplica{p.Ref, replica.Progress{Ticket: p.Claim.Ticket, Produced: scoring.Tokens(a.produced)}})
+			a.reported = a.produced
+		}
 		if m.raw(a.leg) {
 			return // nothing is known of the prompt that others could learn from
 		}
@@ -202,18 +209,8 @@ func (m *machine) abort(a *attempt) {
 	if a.aborted {
 		return
 	}
-	m.report(a)
-	m.emit(toReplica{a.place.Ref, replica.Linger{Ticket: a.place.Claim.Ticket}})
+	m.emit(toReplica{a.place.Ref, replica.Linger{Attempt: a.known()}})
 	m.stop(a, true)
-}
-
-// report tells the replica what it has not heard of an attempt that is about to linger: its engine goes on until it hears of
-// the end, and the replica has booked what follows the last figure that it knows.
-func (m *machine) report(a *attempt) {
-	if a.produced > a.reported {
-		m.emit(toReplica{a.place.Ref, replica.Progress{Ticket: a.place.Claim.Ticket, Produced: scoring.Tokens(a.produced)}})
-		a.reported = a.produced
-	}
 }
 
 // stop aborts an attempt of which the replica has heard.
@@ -258,8 +255,7 @@ func (m *machine) attemptEnded(now time.Time, e attemptEnded) {
 	switch {
 	case e.err != nil:
 		failure = failureOf(e.err)
-		m.report(a)
-		m.emit(toReplica{ref, replica.AttemptFailed{Ticket: ticket, Failure: failure}})
+		m.emit(toReplica{ref, replica.AttemptFailed{Attempt: a.known(), Failure: failure}})
 		if failure.Kind == engine.Stalled && ref.Capabilities.ConfirmsAbort { // a stall alone says nothing about its blocks
 			m.emit(toReplica{ref, replica.End{Ticket: ticket, Reason: ledger.Failed}})
 		}
@@ -354,8 +350,7 @@ func (m *machine) timeout(now time.Time) {
 		}
 		// The replica hears of the stall now; what the attempt holds lingers there.
 		stalled := &engine.Failure{Kind: engine.Stalled, Message: "no token in time"}
-		m.report(a)
-		m.emit(toReplica{a.place.Ref, replica.AttemptFailed{Ticket: a.place.Claim.Ticket, Failure: stalled}})
+		m.emit(toReplica{a.place.Ref, replica.AttemptFailed{Attempt: a.known(), Failure: stalled}})
 		m.stop(a, false)
 		m.reroute(now, a, stalled, false)
 	}

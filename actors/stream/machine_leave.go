@@ -16,13 +16,11 @@ func (m *machine) leave(now time.Time, e Leave) {
 		if !here || a.aborted || a.settled != nil || m.ended {
 			continue
 		}
-		ticket := a.place.Claim.Ticket
 		stalled := &engine.Failure{Kind: engine.Stalled, Message: e.Why}
-		m.report(a)
 		if e.Hung {
-			m.emit(toReplica{e.Ref, replica.AttemptFailed{Ticket: ticket, Failure: stalled}})
+			m.emit(toReplica{e.Ref, replica.AttemptFailed{Attempt: a.known(), Failure: stalled}})
 		} else {
-			m.emit(toReplica{e.Ref, replica.Linger{Ticket: ticket}})
+			m.emit(toReplica{e.Ref, replica.Linger{Attempt: a.known()}})
 		}
 		m.stop(a, !e.Hung)
 		m.reroute(now, a, stalled, !e.Hung)

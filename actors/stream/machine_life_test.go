@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/replica"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -472,7 +473,7 @@ func TestAStalledEngineThatReturnsFailsItsLegOnce(t *testing.T) {
 }
 
 // TestWhatLingersIsReported: an engine goes on until it hears that an attempt is over, and its replica books ahead of the last
-// figure that it was told, so that figure is the true one.
+// figure that it was told, so that figure is the true one. Whoever hears of the attempt for the first time can book it.
 func TestWhatLingersIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		event any
@@ -494,9 +495,30 @@ func TestWhatLingersIsReported(t *testing.T) {
 				l.Ref = r.ref("p")
 				event = l
 			}
-			with(t, r.do(event), "p: progress 1 15", c.heard)
+			with(t, r.do(event), c.heard)
+			require.Equal(t, replica.Attempt{
+				Claim:    ledger.Claim{Ticket: scoring.Ticket{Boot: 1, Number: 1}, PromptTokens: 3, PrefillTokens: 2},
+				Produced: 15, Incarnation: 1, Began: epoch,
+			}, lastWords(t, r.m.out))
 		})
 	}
+}
+
+// lastWords is the attempt that a replica is told of.
+func lastWords(t tester, effects []effect) replica.Attempt {
+	t.Helper()
+	for _, e := range effects {
+		if m, ok := e.(toReplica); ok {
+			switch m := m.message.(type) {
+			case replica.Linger:
+				return m.Attempt
+			case replica.AttemptFailed:
+				return m.Attempt
+			}
+		}
+	}
+	require.Fail(t, "nothing lingers")
+	return replica.Attempt{}
 }
 
 // TestAFirstFrameOfManyTokensIsReported: that the first token has come says nothing of a second one.

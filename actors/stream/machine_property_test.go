@@ -243,9 +243,9 @@ func (w *world) told(ref *replica.Ref, message any) {
 	case replica.End:
 		of(e.Ticket).end++
 	case replica.Linger:
-		of(e.Ticket).linger++
+		of(e.Claim.Ticket).linger++
 	case replica.AttemptFailed:
-		of(e.Ticket).failed = append(of(e.Ticket).failed, e.Failure.Kind)
+		of(e.Claim.Ticket).failed = append(of(e.Claim.Ticket).failed, e.Failure.Kind)
 		w.hit(e.Failure.Message == "no token in time", "a stall")
 	case replica.Announced:
 		w.announced = append(w.announced, string(ref.ID)+" "+replicaWord(e))

@@ -211,9 +211,9 @@ func replicaWord(message any) string {
 	case replica.End:
 		return fmt.Sprintf("end %d %s", e.Ticket.Number, e.Reason)
 	case replica.Linger:
-		return fmt.Sprintf("linger %d", e.Ticket.Number)
+		return fmt.Sprintf("linger %d", e.Claim.Ticket.Number)
 	case replica.AttemptFailed:
-		return fmt.Sprintf("attempt failed %d %s", e.Ticket.Number, e.Failure.Kind)
+		return fmt.Sprintf("attempt failed %d %s", e.Claim.Ticket.Number, e.Failure.Kind)
 	case replica.Learned:
 		return fmt.Sprintf("learned %d %q", len(e.Prompt)+len(e.Output), e.Salt)
 	case replica.Cached:

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"plimsoll/actors/replica"
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
 )
@@ -16,9 +17,15 @@ import (
 //	  └──the call leaves─────▶ stray      the goroutine tells the replica; Live has it on its list until then
 type running struct {
 	place  Placement
+	began  time.Time
 	cancel context.CancelFunc
 	state  atomic.Int32
 	read   bool // its end was read; the call's own
+}
+
+// known is what a replica's ledger wants to know of the attempt, as far as its goroutine's owner knows it without the machine.
+func (r *running) known() replica.Attempt {
+	return replica.Attempt{Claim: r.place.Claim, Incarnation: r.place.Incarnation, Began: r.began}
 }
 
 const (
@@ -38,7 +45,7 @@ type read struct {
 // attempt opens the engine's stream in a goroutine of its own.
 func (c *Call) attempt(e startAttempt) {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{place: e.place, cancel: cancel}
+	r := &running{place: e.place, began: time.Now(), cancel: cancel}
 	c.open[e.attempt] = r
 	c.summary.Attempts++
 	supervise.Go(c.deps.Log, "attempt", func() {

@@ -17,7 +17,6 @@ const endedKept = 4096
 // is not safe for concurrent use. Others read [Load] snapshots.
 type Ledger struct {
 	limits  scoring.Limits
-	closed  bool
 	tickets map[scoring.Ticket]*booking
 	refs    map[prefix.Key]int32 // pins per shared block; its size is how many are booked
 	sum     contribution         // over all tickets
@@ -77,7 +76,7 @@ func (c *contribution) add(o contribution, sign int) {
 	c.remaining += scoring.Tokens(sign) * o.remaining
 }
 
-// New returns an empty, open ledger. Limits of which nothing is known yet are all zero: nothing is granted then, and what
+// New returns an empty ledger. Limits of which nothing is known yet are all zero: nothing is granted then, and what
 // is restored is booked as claimed until SetLimits.
 func New(limits scoring.Limits) *Ledger {
 	return &Ledger{
@@ -103,9 +102,6 @@ func (l *Ledger) SetLimits(limits scoring.Limits) {
 	}
 }
 
-// SetClosed says whether new claims are refused: the replica drains, is void or not yet ready. What is booked stays.
-func (l *Ledger) SetClosed(closed bool) { l.closed = closed }
-
 // booked is how many blocks all tickets hold.
 func (l *Ledger) booked() scoring.Blocks {
 	return scoring.Blocks(len(l.refs)) + l.sum.private + l.sum.overdraft
@@ -113,9 +109,6 @@ func (l *Ledger) booked() scoring.Blocks {
 
 // Fits says whether Reserve would grant the claim now, or the first reason why not.
 func (l *Ledger) Fits(c Claim) Reason {
-	if l.closed {
-		return Closed
-	}
 	if l.tickets[c.Ticket] != nil || l.ended.has(c.Ticket) {
 		return Duplicate
 	}
@@ -388,7 +381,6 @@ func (l *Ledger) State(t scoring.Ticket) State {
 func (l *Ledger) Load() Load {
 	ld := Load{
 		Limits:                l.limits,
-		Closed:                l.closed,
 		BookedBlocks:          l.booked(),
 		SharedBlocks:          scoring.Blocks(len(l.refs)),
 		OverdraftBlocks:       l.sum.overdraft,

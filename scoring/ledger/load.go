@@ -9,7 +9,6 @@ import (
 // Load is a snapshot of a ledger: what a replica is committed to. It is a value and shares nothing with the ledger.
 type Load struct {
 	Limits scoring.Limits
-	Closed bool // takes nothing new
 
 	BookedBlocks    scoring.Blocks // by all tickets, shared blocks once, overdraft included
 	SharedBlocks    scoring.Blocks // the part of BookedBlocks that further tickets may ride on

@@ -6,7 +6,7 @@ type Reason uint8
 // Reasons, in the order in which they are looked for.
 const (
 	None            Reason = iota // granted
-	Closed                        // the replica takes nothing new: draining, void, not yet ready
+	Closed                        // the replica's owner takes nothing new: draining, recovering, not yet ready
 	Duplicate                     // the ticket is booked, or was a moment ago
 	SequenceTooLong               // the sequence may become longer than the replica allows
 	TooLarge                      // more blocks or seats than the replica has when empty

@@ -20,7 +20,6 @@ const (
 	ChatMissing                // its engine renders no chats, and this one has no token IDs
 	IsExcluded                 // an attempt of this request failed in this life of it
 	IsVoid                     // its load is not known for a moment
-	IsClosed                   // its ledger takes nothing new for a moment
 	IsSuspect                  // it is silent, and may hang
 	IsEjected                  // it is much slower than it was, and is left alone for a while
 	Cooling                    // it shed a request a moment ago
@@ -37,7 +36,7 @@ func (r Reason) String() string {
 	names := [NumReasons]string{
 		OK: "eligible", TooSmall: "too small", NotStarted: "starting", IsDegraded: "degraded", IsDraining: "draining",
 		IsDown: "down", IsGone: "gone", LoRAMissing: "lora missing", ChatMissing: "chat missing", IsExcluded: "excluded", IsVoid: "void",
-		IsClosed: "closed", IsSuspect: "suspect", IsEjected: "ejected", Cooling: "cooling", WarmingQuota: "warming quota", Overdrawn: "overdrawn",
+		IsSuspect: "suspect", IsEjected: "ejected", Cooling: "cooling", WarmingQuota: "warming quota", Overdrawn: "overdrawn",
 		NoSeats: "no seats", NoBlocks: "no blocks",
 	}
 	if r < NumReasons {
@@ -49,7 +48,7 @@ func (r Reason) String() string {
 // Passes says whether waiting can help: the replica serves, and what stands in the way goes away by itself.
 func (r Reason) Passes() bool {
 	switch r {
-	case OK, IsVoid, IsClosed, IsSuspect, IsEjected, Cooling, WarmingQuota, Overdrawn, NoSeats, NoBlocks:
+	case OK, IsVoid, IsSuspect, IsEjected, Cooling, WarmingQuota, Overdrawn, NoSeats, NoBlocks:
 		return true
 	case TooSmall, NotStarted, IsDegraded, IsDraining, IsDown, IsGone, LoRAMissing, ChatMissing, IsExcluded, NumReasons:
 	}
@@ -74,8 +73,6 @@ func Eligible(now time.Time, d *Demand, c *Candidate) Reason {
 		return IsExcluded
 	case c.Void || c.LimitsUnknown:
 		return IsVoid
-	case c.Load.Closed:
-		return IsClosed
 	case c.Suspect:
 		return IsSuspect
 	case c.Ejected:

@@ -96,7 +96,6 @@ func TestEligible(t *testing.T) {
 		}},
 		{policy.IsVoid, func(c *policy.Candidate, _ *policy.Demand) { c.Void = true }},
 		{policy.IsVoid, func(c *policy.Candidate, _ *policy.Demand) { c.LimitsUnknown = true }},
-		{policy.IsClosed, func(c *policy.Candidate, _ *policy.Demand) { c.Load.Closed = true }},
 		{policy.Cooling, func(c *policy.Candidate, _ *policy.Demand) { c.CoolingUntil = &later }},
 		{policy.WarmingQuota, func(c *policy.Candidate, _ *policy.Demand) {
 			c.State, c.WarmingSeats, c.PendingSeats = policy.Warming, 1, 1
@@ -219,7 +218,6 @@ func drawFleet(t *rapid.T) []policy.Candidate {
 		rarely := func(name string) bool { return rapid.IntRange(0, 9).Draw(t, name) == 0 }
 		c.Void, c.LimitsUnknown, c.LacksLoRA = rarely("void"), rarely("unknown"), rarely("lora")
 		c.LacksChat = rarely("chat")
-		c.Load.Closed = rarely("closed")
 		c.Load.BookedBlocks = scoring.Blocks(rapid.SampledFrom([]int{0, 500, 980, 990, 1010}).Draw(t, "booked"))
 		c.Load.SeatsBooked = rapid.IntRange(0, 8).Draw(t, "seats")
 		c.Load.Running = c.Load.SeatsBooked

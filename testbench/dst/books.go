@@ -32,6 +32,7 @@ type books struct {
 	// of the message in hand
 	message any
 	old     replica.Snapshot
+	broke   []any // those at which instances have failed, which the next one takes
 }
 
 // promise is one ticket.
@@ -64,8 +65,11 @@ func (b *books) overdrawn(usable scoring.Blocks) bool {
 
 func (b *books) booked() scoring.Blocks { return scoring.Blocks(len(b.pins)) + b.private + b.overdraft }
 
-// blind says that what is promised is not known to the code for a while.
-func (b *books) blind() { b.blinded = true }
+// blind says that what is promised is not known to the code for a while, and at what message it failed.
+func (b *books) blind(message any) {
+	b.blinded = true
+	b.broke = append(b.broke, message)
+}
 
 // restart begins an epoch: the machine has forgotten all.
 func (b *books) restart() {
@@ -84,8 +88,20 @@ func (b *books) restart() {
 	b.failed = 0
 }
 
-// opened follows the beginning of an epoch.
-func (b *books) opened() { b.blinded = b.host.ref.Snapshot().Recovering }
+// opened follows the beginning of an epoch: what the instance before was about to hear, this one has.
+func (b *books) opened() {
+	snap := b.host.ref.Snapshot()
+	for _, message := range b.broke {
+		switch m := message.(type) {
+		case replica.Linger:
+			b.linger(&m.Attempt, snap)
+		case replica.AttemptFailed:
+			b.attemptFailed(m, snap)
+		}
+	}
+	b.broke = nil
+	b.blinded = snap.Recovering
+}
 
 func (b *books) close() {
 	b.clear()
@@ -188,15 +204,27 @@ func (b *books) grow(p *promise, produced scoring.Tokens) {
 	}
 }
 
+// past says whether an attempt ran on a life of the engine that is over.
+func (b *books) past(a *replica.Attempt, snap *replica.Snapshot) bool {
+	return a.Incarnation != snap.Incarnation && b.host.w.since(a.Began) <= b.since
+}
+
 // reportTokens is how many tokens come between two words of a sequence.
 const reportTokens = max(16, blockTokens)
 
-func (b *books) linger(number uint64) {
+// linger books what an attempt holds after its end, also if nobody has told of the attempt before.
+func (b *books) linger(a *replica.Attempt, snap *replica.Snapshot) {
+	number := a.Claim.Ticket.Number
 	p := b.live[number]
-	if p == nil && !b.ended[number] && !b.host.ref.Capabilities.ConfirmsAbort {
-		b.forgot(number)
+	if p == nil && !b.ended[number] && !b.past(a, snap) {
+		p = &promise{claim: a.Claim, number: number, granted: b.host.w.now}
+		b.book(p)
 	}
-	if p == nil || p.lingering {
+	if p == nil {
+		return
+	}
+	b.grow(p, a.Produced)
+	if p.lingering {
 		return
 	}
 	caps := b.host.ref.Capabilities
@@ -224,9 +252,9 @@ func (b *books) after() {
 	case replica.End:
 		b.drop(m.Ticket.Number)
 	case replica.Linger:
-		b.linger(m.Ticket.Number)
+		b.linger(&m.Attempt, snap)
 	case replica.AttemptFailed:
-		b.attemptFailed(m)
+		b.attemptFailed(m, snap)
 	case replica.Announced:
 		b.announced(m, snap)
 	case replica.Probed:
@@ -246,14 +274,6 @@ func (b *books) after() {
 	b.compare(snap)
 }
 
-// forgot notes a ticket that was given up while the actor was down, or by the very message at which it failed: the attempt has
-// returned, so nobody announces it to the next instance.
-func (b *books) forgot(number uint64) {
-	if b.host.p.alive {
-		b.excused[number] = true
-	}
-}
-
 // excuse notes a ticket whose time was up, or that the engine's figures ended, while the process was stopped: that lets go
 // of nothing, and nobody can know.
 func (b *books) excuse(p *promise) bool {
@@ -263,13 +283,13 @@ func (b *books) excuse(p *promise) bool {
 	return true
 }
 
-func (b *books) attemptFailed(m replica.AttemptFailed) {
+func (b *books) attemptFailed(m replica.AttemptFailed, snap *replica.Snapshot) {
 	lingers := m.Failure.Kind == engine.Stalled || m.Failure.Kind == engine.Broken && !b.host.ref.Capabilities.ConfirmsAbort
 	if lingers {
-		b.linger(m.Ticket.Number)
+		b.linger(&m.Attempt, snap)
 		return
 	}
-	b.drop(m.Ticket.Number)
+	b.drop(m.Claim.Ticket.Number)
 }
 
 func (b *books) announced(m replica.Announced, snap *replica.Snapshot) {
@@ -279,15 +299,16 @@ func (b *books) announced(m replica.Announced, snap *replica.Snapshot) {
 	for i := range m.Tickets {
 		t := &m.Tickets[i]
 		n := t.Claim.Ticket.Number
-		if t.Incarnation != snap.Incarnation && b.host.w.since(t.Began) <= b.since || b.live[n] != nil || b.ended[n] {
+		if b.past(&t.Attempt, snap) || b.live[n] != nil || b.ended[n] {
+			continue
+		}
+		if t.State == ledger.Lingering {
+			b.linger(&t.Attempt, snap)
 			continue
 		}
 		p := &promise{claim: t.Claim, number: n, granted: b.host.w.now}
 		b.book(p)
 		b.grow(p, t.Produced)
-		if t.State == ledger.Lingering {
-			b.linger(n)
-		}
 	}
 }
 

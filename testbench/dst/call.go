@@ -316,17 +316,17 @@ func (c *call) ToReplica(ref *replica.Ref, message any) {
 		w.note(noteEnd, c.n, m.Ticket.Number, uint64(m.Reason))
 		w.released(m.Ticket.Number, h)
 	case replica.Linger:
-		w.note(noteLinger, c.n, m.Ticket.Number, 0)
-		c.lingers(m.Ticket.Number)
+		w.note(noteLinger, c.n, m.Claim.Ticket.Number, 0)
+		c.lingers(m.Claim.Ticket.Number)
 		if c.stepping != nil {
-			c.stepping.lingered[m.Ticket.Number] = true
+			c.stepping.lingered[m.Claim.Ticket.Number] = true
 		}
 	case replica.AttemptFailed:
-		w.note(noteFailure, c.n, m.Ticket.Number, uint64(m.Failure.Kind))
-		c.stalled(m.Ticket.Number, m.Failure)
+		w.note(noteFailure, c.n, m.Claim.Ticket.Number, uint64(m.Failure.Kind))
+		c.stalled(m.Claim.Ticket.Number, m.Failure)
 		lingers := m.Failure.Kind == engine.Stalled || m.Failure.Kind == engine.Broken && !ref.Capabilities.ConfirmsAbort
 		if !lingers {
-			w.released(m.Ticket.Number, h)
+			w.released(m.Claim.Ticket.Number, h)
 		}
 	}
 	h.box.post(&c.box, message)

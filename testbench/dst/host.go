@@ -166,18 +166,14 @@ func (h *host) panic(message any) {
 	w := h.w
 	w.note(noteFailed, h.n, 0, 0)
 	h.panics = false
-	h.m.Fail()
-	h.books.blind()
+	h.m.Fail(message)
+	h.books.blind(message)
 	switch m := message.(type) {
-	case replica.Linger:
-		h.books.forgot(m.Ticket.Number)
-	case replica.AttemptFailed:
-		h.books.forgot(m.Ticket.Number)
 	case *replica.Reserve:
 		r := m
 		w.router.box.post(&h.box, &replica.Refused{Ticket: r.Claim.Ticket, Replica: h.id, Reason: ledger.Closed, Snapshot: h.ref.Snapshot()})
 	case replica.Drain:
-		h.drained = h.draining() // by an order before; of this one nobody will know
+		h.drained = true // the next instance takes it
 	}
 	h.box.suspend()
 	h.armed = none

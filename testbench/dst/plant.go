@@ -66,13 +66,13 @@ func releasePlants() []Plant {
 		})},
 		{Name: "linger skipped", Catches: Cover, stream: telling(func(c *call, ref *replica.Ref, message any) {
 			if l, ok := message.(replica.Linger); ok && c.stepping == nil {
-				message = replica.End{Ticket: l.Ticket, Reason: ledger.Cancelled}
+				message = replica.End{Ticket: l.Claim.Ticket, Reason: ledger.Cancelled}
 			}
 			c.ToReplica(ref, message)
 		})},
 		{Name: "linger skipped when the client leaves", Catches: Cancel, stream: telling(func(c *call, ref *replica.Ref, message any) {
 			if l, ok := message.(replica.Linger); ok {
-				message = replica.End{Ticket: l.Ticket, Reason: ledger.Cancelled}
+				message = replica.End{Ticket: l.Claim.Ticket, Reason: ledger.Cancelled}
 			}
 			c.ToReplica(ref, message)
 		})},
@@ -91,7 +91,7 @@ func releasePlants() []Plant {
 			}
 			switch m := message.(type) {
 			case replica.AttemptFailed:
-				m.Ticket = heir(m.Ticket)
+				m.Claim.Ticket = heir(m.Claim.Ticket)
 				return m
 			case replica.End:
 				m.Ticket = heir(m.Ticket)

@@ -1,0 +1,181 @@
+package replica
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+)
+
+// TestWhatNobodyHasHeardOfLingers: a request may tell of an attempt's end before an instance of the actor has asked it what
+// it has there, and then it has nothing to announce any more. What the engine holds is booked by those words.
+func TestWhatNobodyHasHeardOfLingers(t *testing.T) {
+	linger := func(a Attempt) any { return Linger{a} }
+	failed := func(kind engine.FailKind) func(a Attempt) any {
+		return func(a Attempt) any { return AttemptFailed{a, &engine.Failure{Kind: kind, Message: "no"}} }
+	}
+	now := func(a *Attempt, _ *bench) { a.Incarnation = 1 }
+	for name, c := range map[string]struct {
+		caps  engine.Capabilities
+		words func(a Attempt) any
+		how   func(a *Attempt, b *bench)
+		want  ledger.State
+	}{
+		"given up":                       {withoutFeed, linger, now, ledger.Lingering},
+		"given up, the engine confirms":  {withFeed, linger, now, ledger.Lingering},
+		"stalled":                        {withoutFeed, failed(engine.Stalled), now, ledger.Lingering},
+		"stalled, the engine confirms":   {withFeed, failed(engine.Stalled), now, ledger.Lingering},
+		"broken":                         {withoutFeed, failed(engine.Broken), now, ledger.Lingering},
+		"broken, the engine has let go":  {withFeed, failed(engine.Broken), now, ledger.Ended},
+		"refused":                        {withoutFeed, failed(engine.Refused), now, ledger.Ended},
+		"shed":                           {withoutFeed, failed(engine.Shed), now, ledger.Ended},
+		"of a life that is over":         {withoutFeed, linger, func(a *Attempt, _ *bench) { a.Incarnation = 0 }, ledger.Ended},
+		"ranked for a life that is over": {withoutFeed, linger, func(a *Attempt, b *bench) { a.Began = b.now }, ledger.Lingering},
+		"ended by this instance": {withoutFeed, linger, func(a *Attempt, b *bench) {
+			now(a, b)
+			require.Equal(t, ledger.None, b.reserve(a.Claim))
+			b.step(End{Ticket: a.Claim.Ticket})
+		}, ledger.Ended},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, testConfig(), c.caps)
+			b.probed(status("a"))
+			b = restarted(b, 0)
+			b.probed(status("a"))
+			b.step(FeedReady{1})
+			require.Equal(t, Ready, b.m.state)
+			a := Attempt{Claim: b.claim(), Produced: 60}
+			a.Claim.SequenceTokens = 500
+			c.how(&a, b)
+			b.step(c.words(a))
+			require.Equal(t, c.want, b.m.ledger.State(a.Claim.Ticket))
+			load := b.m.snapshot().Load
+			if c.want == ledger.Ended {
+				require.Zero(t, load.BookedBlocks)
+				return
+			}
+			require.True(t, has[publish](b.last))
+			require.Greater(t, load.BookedBlocks, scoring.Blocks(10), "what it has grown past its claim too")
+			require.Zero(t, b.m.strikes.Strikes()+b.m.watch.breaks, "nothing is concluded from what nobody knew of")
+			b.step(Announced{Epoch: 2, Tickets: []Announcement{{a, ledger.Lingering}}})
+			b.step(End{Ticket: a.Claim.Ticket})
+			require.True(t, b.m.ledger.Empty())
+		})
+	}
+}
+
+// estate is an actor's machine that fails, and its next instance.
+type estate struct {
+	t   *testing.T
+	now time.Time
+	ref *Ref
+	d   *Machine
+}
+
+func newEstate(t *testing.T, caps engine.Capabilities) *estate {
+	t.Helper()
+	e := &estate{t: t, now: start, ref: NewRef("r", "m", &stub{caps: caps}, nil)}
+	e.begin()
+	e.hear(Probed{Status: status("a"), Began: e.now})
+	e.hear(FeedReady{1})
+	return e
+}
+
+func (e *estate) begin() {
+	e.d = NewMachine(e.now, testConfig(), e.ref, func(uint64) int { return 0 }, deafShell{})
+}
+
+func (e *estate) hear(message any) {
+	e.now = e.now.Add(time.Millisecond)
+	e.d.Message(e.now, message, deafShell{})
+}
+
+// fail has the actor panic at a message, and begins its next instance.
+func (e *estate) fail(message any) {
+	e.d.Fail(message)
+	require.True(e.t, e.ref.Snapshot().Recovering)
+	e.begin()
+}
+
+// TestWhatAnActorFailedAt: of the message that its actor broke at, the next instance takes what nobody would say again.
+func TestWhatAnActorFailedAt(t *testing.T) {
+	later := start.Add(time.Hour)
+	claim := func(e *estate) Attempt {
+		c := ledger.Claim{Ticket: scoring.Ticket{Boot: 1, Number: 1}, PrivateBlocks: 10, Seats: 1, PromptTokens: 100, SequenceTokens: 160}
+		e.hear(&Reserve{Claim: c, Incarnation: 1})
+		require.Equal(e.t, ledger.Reserved, e.d.State(c.Ticket))
+		return Attempt{Claim: c, Incarnation: 1, Began: e.now}
+	}
+	for name, c := range map[string]struct {
+		at   func(e *estate) any
+		then func(t *testing.T, e *estate)
+	}{
+		"a ticket that is given up": {
+			func(e *estate) any { return Linger{claim(e)} },
+			func(t *testing.T, e *estate) { require.Equal(t, 1, e.ref.Snapshot().Load.Lingering) },
+		},
+		"a ticket that broke": {
+			func(e *estate) any { return AttemptFailed{claim(e), &engine.Failure{Kind: engine.Broken}} },
+			func(t *testing.T, e *estate) { require.Equal(t, 1, e.ref.Snapshot().Load.Lingering) },
+		},
+		"a ticket that ends": { // of which nobody has anything to announce
+			func(e *estate) any { return End{Ticket: claim(e).Claim.Ticket} },
+			func(t *testing.T, e *estate) { require.True(t, e.d.Empty()) },
+		},
+		"an order to drain": {
+			func(*estate) any { return Drain{Leave: &later, Keep: true} },
+			func(t *testing.T, e *estate) {
+				require.Equal(t, Draining, e.ref.Snapshot().State)
+				require.Equal(t, &later, e.ref.Snapshot().LeaveBy)
+				require.True(t, e.ref.Snapshot().Kept)
+			},
+		},
+		"an order to serve again": {
+			func(e *estate) any {
+				e.hear(Drain{Keep: true})
+				require.Equal(t, Draining, e.ref.Snapshot().State)
+				return Undrain{}
+			},
+			func(t *testing.T, e *estate) { require.Equal(t, Warming, e.ref.Snapshot().State) },
+		},
+		"an order to go": {
+			func(*estate) any { return Drain{} },
+			func(t *testing.T, e *estate) { require.Equal(t, Gone, e.ref.Snapshot().State) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEstate(t, withoutFeed)
+			e.fail(c.at(e))
+			c.then(t, e)
+			require.Empty(t, e.ref.inherit(), "once: what breaks two instances is not tried on a third")
+		})
+	}
+}
+
+// stub is an engine of which only the capabilities are asked.
+type stub struct {
+	engine.Engine
+
+	caps engine.Capabilities
+}
+
+func (s *stub) Capabilities() engine.Capabilities { return s.caps }
+
+// deafShell does nothing.
+type deafShell struct{}
+
+func (deafShell) Grant(scoring.Ticket)                            {}
+func (deafShell) Refuse(scoring.Ticket, ledger.Reason)            {}
+func (deafShell) Publish(*Snapshot, bool)                         {}
+func (deafShell) HurryProbe()                                     {}
+func (deafShell) TuneFeed(scoring.Tokens, scoring.Tokens, uint64) {}
+func (deafShell) VoidIndex()                                      {}
+func (deafShell) Entered(State, State, string)                    {}
+func (deafShell) Alarm(string)                                    {}
+func (deafShell) SendCanary(uint64, string)                       {}
+func (deafShell) CancelCanary()                                   {}
+func (deafShell) Evict(uint64, bool, string)                      {}
