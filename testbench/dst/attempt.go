@@ -66,10 +66,8 @@ func (w *world) begin(a *attempt) {
 // cancel is the end of the attempt's context.
 func (w *world) cancel(a *attempt) {
 	a.cancelled = true
-	if a.failure == nil {
-		ev := w.in(w.network()+2*time.Millisecond, evHangUp) // never ahead of the request itself
-		ev.host, ev.attempt = a.host, a
-	}
+	ev := w.in(w.network()+2*time.Millisecond, evHangUp) // never ahead of the request itself
+	ev.host, ev.attempt = a.host, a
 	if !a.host.ref.Capabilities.ConfirmsAbort {
 		ev := w.in(w.delay(), evReturn) // at once, whatever is on its way
 		ev.attempt = a
