@@ -92,6 +92,9 @@ func (d *Machine) Empty() bool { return d.m.ledger.Empty() }
 // State is where the ledger has a ticket.
 func (d *Machine) State(t scoring.Ticket) ledger.State { return d.m.ledger.State(t) }
 
+// SetPlace publishes the replica's slot in a prefix index; nil while it has none. Who has no feed brings a place of its own.
+func (r *Ref) SetPlace(p *Place) { r.place.Store(p) }
+
 func (d *Machine) perform(to Shell, effects []effect) {
 	for _, e := range effects {
 		switch e := e.(type) {

@@ -79,6 +79,9 @@ func race(t *rapid.T, hits map[string]int) {
 		w.r.now = at
 		w.step(timeout{})
 	}
+	if rapid.IntRange(0, 2).Draw(t, "restarts") == 0 {
+		w.replicaRestarts()
+	}
 	if _, asked := w.open[2]; asked && rapid.Bool().Draw(t, "begun") {
 		w.grant(2)
 	}

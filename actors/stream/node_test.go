@@ -112,6 +112,8 @@ func (n *node) close() {
 		require.NoError(n.t, n.system.Root.StopFuture(pid).Wait())
 	}
 	n.system.Shutdown()
+	// A message that a stopped actor still got is a dead letter, and the library's throttle for these is a goroutine for a while.
+	time.Sleep(2 * n.system.Config.DeadLetterThrottleInterval) // virtual
 	synctest.Wait()
 }
 

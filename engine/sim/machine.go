@@ -28,6 +28,9 @@ type Submit struct {
 	LoRA         string
 	// Entropy makes unseeded sampling random: the caller draws it anew for every attempt.
 	Entropy uint64
+	// Answer is what the engine puts out in place of what it would draw, as from recorded traffic: it ends with the last ID,
+	// unless MaxTokens or the context ends it before. nil: it draws. Not written to.
+	Answer []uint32
 	// SkipCacheRead computes the whole prompt, as vLLM does for prompt_logprobs; its blocks are stored all the same.
 	SkipCacheRead bool
 }
@@ -89,6 +92,9 @@ type Rejected struct {
 // Aborted confirms an Abort: the request holds no block any more.
 type Aborted struct{ ID string }
 
+// Preempted says that a request has lost its blocks to others, and waits to be computed again.
+type Preempted struct{ ID string }
+
 // Lost says that a request died with the process.
 type Lost struct{ ID string }
 
@@ -101,6 +107,7 @@ func (KV) simEffect()        {}
 func (Rejected) simEffect()  {}
 func (Aborted) simEffect()   {}
 func (Lost) simEffect()      {}
+func (Preempted) simEffect() {}
 func (ResetDone) simEffect() {}
 
 // Deps are what a machine is given.
@@ -212,6 +219,8 @@ func (m *Machine) refusal(r *Submit) *engine.Failure {
 		return bad("max_tokens", "max_tokens is %d, at least 1 is needed", r.MaxTokens)
 	case r.MinTokens < 0 || r.MinTokens > r.MaxTokens:
 		return bad("min_tokens", "min_tokens is %d, max_tokens %d", r.MinTokens, r.MaxTokens)
+	case r.Answer != nil && len(r.Answer) == 0:
+		return bad("answer", "an answer without a token ends nothing")
 	case r.TopLogprobs != nil && (*r.TopLogprobs < 0 || *r.TopLogprobs > m.cfg.TopLogprobsMax):
 		return bad("logprobs", "%d alternatives were asked for, at most %d are given", *r.TopLogprobs, m.cfg.TopLogprobsMax)
 	}

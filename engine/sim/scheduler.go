@@ -26,12 +26,17 @@ type sequence struct {
 }
 
 func newSequence(source TokenSource, r Submit) *sequence {
-	return &sequence{
+	s := &sequence{
 		request: r,
 		space:   namespace{lora: r.LoRA, salt: r.Salt},
-		sampler: newSampler(source, &r),
 		ids:     slices.Clip(r.PromptTokens),
 	}
+	if r.Answer == nil {
+		s.sampler = newSampler(source, &r)
+	} else {
+		s.sampler.source = source
+	}
+	return s
 }
 
 // grow hashes the blocks that have become full.
@@ -138,6 +143,7 @@ func (m *Machine) preempt() {
 	m.free(s)
 	s.preemptions++
 	m.preemptions++
+	m.effect(Preempted{ID: s.request.ID})
 	m.waiting = slices.Insert(m.waiting, 0, s)
 }
 
@@ -172,7 +178,7 @@ func (m *Machine) finishPass() {
 
 // emit samples the next token of a sequence whose context is computed and reports whether it was the last.
 func (m *Machine) emit(s *sequence, token []engine.Token) (done bool) {
-	d := s.sampler.next(s.ids)
+	d := s.next()
 	token[0].ID = d.id
 	if s.request.TopLogprobs != nil {
 		token[0].Logprob = s.sampler.logprob(s.ids, d, *s.request.TopLogprobs)
@@ -193,6 +199,16 @@ func (m *Machine) emit(s *sequence, token []engine.Token) (done bool) {
 	}
 	m.effect(Emit{ID: s.request.ID, Event: event})
 	return event.Finish != nil
+}
+
+// next is what the sequence puts out next.
+func (s *sequence) next() draw {
+	answer := s.request.Answer
+	if answer == nil {
+		return s.sampler.next(s.ids)
+	}
+	at := s.sampler.outputs
+	return draw{id: answer[at], stop: at == len(answer)-1, digest: finish(uint64(at))} //nolint:gosec // an index
 }
 
 // forget takes a request out of whatever queue it is in.

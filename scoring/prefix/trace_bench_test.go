@@ -115,9 +115,13 @@ func newTraceRun(workers int, bulk bool) *traceRun {
 
 // prepare hashes a request as an engine and as a router does.
 func (run *traceRun) prepare(r trace.Request) *traceRequest {
-	r.PromptTokens = len(r.Blocks) * trace.BlockTokens
+	out := &traceRequest{}
+	for i := range r.Parts {
+		r.Parts[i].Tokens = trace.BlockTokens // the last one too
+		out.ids = append(out.ids, r.Parts[i].ID)
+	}
+	r.PromptTokens = len(r.Parts) * trace.BlockTokens
 	run.tokens = trace.Text{VocabSize: 128_000}.Prompt(run.tokens[:0], r)
-	out := &traceRequest{ids: r.Blocks}
 	out.keys = prefix.AppendKeys(nil, prefix.Namespace{Model: "m"}.Seed(), run.tokens, benchBlock)
 	for _, k := range out.keys {
 		out.hashes = append(out.hashes, uint64(k)*0xd6e8feb86659fd93^0xabcdef)

@@ -1,81 +1,74 @@
 package trace
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"math/bits"
 	"time"
 )
 
-// BlockTokens is how many tokens of a prompt one hash id of a Mooncake trace stands for.
-const BlockTokens = 512
-
-// Request is one recorded request.
+// Request is one request of a trace.
 type Request struct {
+	Number       uint64        // its place in the trace, from 0 on
 	At           time.Duration // since the trace's start
 	PromptTokens int
-	OutputTokens int
-	Blocks       []uint64 // content of the prompt, a block of BlockTokens each, the last one maybe in part
-	BlockTokens  int
+	OutputTokens int  // of its answer
+	MaxTokens    *int // as its client set it; nil: it set none
+	// Parts name the content of prompt and answer, from the start on. What they do not cover is this request's alone.
+	Parts   []Part
+	Session string // "": none
+	Tenant  string // "": the default one
+	Class   string // "": the default one
 }
 
-// line is a request as it stands in the file.
-type line struct {
-	Timestamp    int64    `json:"timestamp"` // milliseconds
-	InputLength  int      `json:"input_length"`
-	OutputLength int      `json:"output_length"`
-	HashIDs      []uint64 `json:"hash_ids"`
+// Part is a run of tokens. Equal IDs are equal content.
+type Part struct {
+	ID     uint64
+	Tokens int
 }
 
-// Read reads at most that many requests of a Mooncake trace. Its error names the request.
-func Read(r io.Reader, most int) ([]Request, error) {
-	var out []Request
-	dec := json.NewDecoder(r)
-	for len(out) < most {
-		var l line
-		switch err := dec.Decode(&l); {
-		case errors.Is(err, io.EOF):
-			return out, nil
-		case err != nil:
-			return nil, fmt.Errorf("trace: request %d: %w", len(out)+1, err)
-		}
-		if err := l.check(out); err != nil {
-			return nil, fmt.Errorf("trace: request %d: %w", len(out)+1, err)
-		}
-		out = append(out, Request{
-			At: time.Duration(l.Timestamp) * time.Millisecond, PromptTokens: l.InputLength, OutputTokens: l.OutputLength,
-			Blocks: l.HashIDs, BlockTokens: BlockTokens,
-		})
-	}
-	return out, nil
-}
-
-func (l line) check(before []Request) error {
-	blocks := (l.InputLength + BlockTokens - 1) / BlockTokens
+// check says what no trace may say of a request.
+func (r *Request) check() error {
 	switch {
-	case l.InputLength < 1 || l.OutputLength < 1:
-		return fmt.Errorf("%d prompt and %d output tokens: at least 1 of each is needed", l.InputLength, l.OutputLength)
-	case len(l.HashIDs) < blocks:
-		return fmt.Errorf("%d hash_ids for %d tokens, %d are needed", len(l.HashIDs), l.InputLength, blocks)
-	case len(before) > 0 && time.Duration(l.Timestamp)*time.Millisecond < before[len(before)-1].At:
-		return errors.New("it comes before the one in front of it")
+	case r.PromptTokens < 1 || r.OutputTokens < 1:
+		return fmt.Errorf("%d prompt and %d output tokens: at least 1 of each is needed", r.PromptTokens, r.OutputTokens)
+	case r.PromptTokens > tokensMax || r.OutputTokens > tokensMax:
+		return fmt.Errorf("%d prompt and %d output tokens: more than %d are taken for a mistake", r.PromptTokens, r.OutputTokens, tokensMax)
+	case r.MaxTokens != nil && *r.MaxTokens < r.OutputTokens:
+		return fmt.Errorf("max_tokens is %d, but the answer has %d tokens", *r.MaxTokens, r.OutputTokens)
 	}
 	return nil
 }
 
-// Squeeze divides all lengths, and so the work and the memory of each request, by a factor that divides BlockTokens. What
-// prompts share stays shared, block by block. Times stay.
+// tokensMax bounds what one line can ask of its reader's memory.
+const tokensMax = 16 << 20
+
+// squeezed divides all lengths. Parts end where the divided sums do, so that what sequences share stays shared.
+func (r Request) squeezed(factor int) Request {
+	r.PromptTokens = max(1, r.PromptTokens/factor)
+	r.OutputTokens = max(1, r.OutputTokens/factor)
+	if r.MaxTokens != nil {
+		r.MaxTokens = new(max(r.OutputTokens, *r.MaxTokens/factor))
+	}
+	parts := make([]Part, 0, len(r.Parts))
+	sum, end := 0, 0
+	for _, p := range r.Parts {
+		sum += p.Tokens
+		parts = append(parts, Part{p.ID, sum/factor - end})
+		end = sum / factor
+	}
+	r.Parts = parts
+	return r
+}
+
+// Squeeze divides all lengths, and so the work and the memory of each request, by a factor. What prompts share stays shared.
+// Times stay.
 func Squeeze(requests []Request, factor int) ([]Request, error) {
-	if factor < 1 || BlockTokens%factor != 0 {
-		return nil, fmt.Errorf("trace: cannot squeeze blocks of %d tokens by %d", BlockTokens, factor)
+	if factor < 1 {
+		return nil, fmt.Errorf("trace: cannot squeeze by %d", factor)
 	}
 	out := make([]Request, len(requests))
 	for i, r := range requests {
-		r.PromptTokens = max(1, r.PromptTokens/factor)
-		r.OutputTokens = max(1, r.OutputTokens/factor)
-		r.BlockTokens /= factor
-		out[i] = r
+		out[i] = r.squeezed(factor)
 	}
 	return out, nil
 }
@@ -90,23 +83,23 @@ func Faster(requests []Request, factor float64) []Request {
 	return out
 }
 
-// Shared is the part of all prompt tokens that stood at the start of an earlier prompt: what a single cache that forgets
+// Shared is the part of all prompt tokens that stood at the start of an earlier sequence: what a single cache that forgets
 // nothing would hit.
 func Shared(requests []Request) float64 {
 	seen := map[uint64]bool{}
 	hits, all := 0, 0
 	for _, r := range requests {
 		known := 0
-		for _, b := range r.Blocks {
-			if !seen[b] {
+		for _, p := range r.Parts {
+			if !seen[p.ID] {
 				break
 			}
-			known += r.BlockTokens
+			known += p.Tokens
 		}
 		hits += min(known, r.PromptTokens)
 		all += r.PromptTokens
-		for _, b := range r.Blocks {
-			seen[b] = true
+		for _, p := range r.Parts {
+			seen[p.ID] = true
 		}
 	}
 	if all == 0 {
@@ -115,19 +108,36 @@ func Shared(requests []Request) float64 {
 	return float64(hits) / float64(all)
 }
 
-// Text makes the tokens of blocks.
+// Text makes token IDs of content.
 type Text struct {
 	VocabSize uint32 // IDs 0..VocabSize-1 are drawn
 }
 
-// Prompt appends the IDs of a request's prompt to dst: each block's are a function of its id and nothing else.
-func (t Text) Prompt(dst []uint32, r Request) []uint32 {
-	left := r.PromptTokens
-	for _, block := range r.Blocks {
-		for i := range min(left, r.BlockTokens) {
-			dst = append(dst, uint32(mix(block<<16|uint64(i))%uint64(t.VocabSize))) //nolint:gosec // below a 32-bit size
-		}
-		left -= min(left, r.BlockTokens)
+// Prompt appends the IDs of a request's prompt to dst: each part's are a function of its ID and nothing else.
+func (t Text) Prompt(dst []uint32, r Request) []uint32 { return t.first(dst, &r, r.PromptTokens) }
+
+// Sequence appends the IDs of prompt and answer to dst.
+func (t Text) Sequence(dst []uint32, r Request) []uint32 {
+	return t.first(dst, &r, r.PromptTokens+r.OutputTokens)
+}
+
+func (t Text) first(dst []uint32, r *Request, left int) []uint32 {
+	for _, p := range r.Parts {
+		n := min(left, p.Tokens)
+		dst = t.content(dst, p.ID, n)
+		left -= n
+	}
+	return t.content(dst, mix(r.Number)^own, left)
+}
+
+// own keeps the IDs of what is a request's alone from those that traces give to parts, up to a chance of 2^-64 a pair.
+const own = 0x5b7a1e5ca1ab1e57
+
+func (t Text) content(dst []uint32, id uint64, n int) []uint32 {
+	seed := mix(id)
+	for i := range n {
+		high, _ := bits.Mul64(mix(seed+uint64(i)), uint64(t.VocabSize)) //nolint:gosec // i counts tokens
+		dst = append(dst, uint32(high))                                 //nolint:gosec // below a 32-bit size
 	}
 	return dst
 }
