@@ -49,8 +49,9 @@
 //	out  X-Request-Id       on every answer
 //	out  X-Plimsoll-Replica replicas that work on the answer, joined by commas
 //	out  Openai-Processing-Ms
-//	out  Server-Timing      milliseconds from the request's arrival: queue (tokenized and placed), ttft (first token at hand),
-//	                        total (these headers)
+//	out  Server-Timing      milliseconds: tokenize (from the arrival to known token IDs), queue (until a replica had room),
+//	                        prefill (until the engine's first token), and from the arrival: ttft (first token at hand), total
+//	                        (these headers); replicas and attempts, of all choices
 //	out  Retry-After        with 429 and 503, whole seconds
 //	out  Cache-Control: no-cache, X-Accel-Buffering: no   with streams
 //

@@ -164,18 +164,34 @@ func (x *exchange) answerHeaders(resp *stream.Response) {
 	if names := distinct(resp.Replicas()); len(names) > 0 {
 		h.Set("X-Plimsoll-Replica", strings.Join(names, ","))
 	}
-	timing := make([]string, 0, 3)
+	h.Set("Server-Timing", x.timing(resp, total))
+}
+
+// timing says where an answer's time went, as far as it has come.
+func (x *exchange) timing(resp *stream.Response, total time.Duration) string {
+	w := resp.Way()
+	timing := make([]string, 0, 7)
 	add := func(name string, d time.Duration) {
 		timing = append(timing, name+";dur="+strconv.FormatFloat(max(0, d.Seconds()*1000), 'f', 3, 64))
 	}
-	if placed, ok := resp.PlacedAt(); ok {
-		add("queue", placed.Sub(x.start))
+	since := x.start
+	for _, part := range []struct {
+		name string
+		ends *time.Time
+	}{{"tokenize", w.EncodedAt}, {"queue", w.PlacedAt}, {"prefill", w.FirstTokenAt}} {
+		if part.ends != nil {
+			add(part.name, part.ends.Sub(since))
+			since = *part.ends
+		}
 	}
 	if x.entry.firstToken != nil {
 		add("ttft", *x.entry.firstToken)
 	}
 	add("total", total)
-	h.Set("Server-Timing", strings.Join(timing, ", "))
+	if names := distinct(resp.Replicas()); len(names) > 0 {
+		timing = append(timing, fmt.Sprintf("replica;desc=%q", strings.Join(names, " ")), fmt.Sprintf("attempts;desc=%q", strconv.Itoa(w.Attempts)))
+	}
+	return strings.Join(timing, ", ")
 }
 
 // distinct returns the names in order of their first appearance, without empty ones.

@@ -482,10 +482,23 @@ func TestDepsAreRequired(t *testing.T) {
 // at its end.
 func TestServerTiming(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"messages":[{"role":"user","content":"hi"}]}`:               `^queue;dur=\d+\.\d{3}, ttft;dur=\d+\.\d{3}, total;dur=\d+\.\d{3}$`,
-		`{"messages":[{"role":"user","content":"hi"}],"stream":true}`: `^queue;dur=\d+\.\d{3}, total;dur=\d+\.\d{3}$`,
+		`{"messages":[{"role":"user","content":"hi"}],"n":2}`:               `^tokenize;dur=1500.000, queue;dur=250.000, prefill;dur=500.000, ttft;dur=\d+\.\d{3}, total;dur=\d+\.\d{3}, replica;desc="a b", attempts;desc="3"$`,
+		`{"messages":[{"role":"user","content":"hi"}],"n":2,"stream":true}`: `^tokenize;dur=1500.000, queue;dur=250.000, prefill;dur=500.000, total;dur=\d+\.\d{3}, replica;desc="a b", attempts;desc="3"$`,
 	} {
-		w := newEdge(t, testConfig(), newFront(says("a", "b"))).do(http.MethodPost, "/v1/chat/completions", body)
+		front := newFront(nil)
+		front.played = func(req *stream.Request, resp *stream.Response) {
+			at := func(ms int) time.Time { return req.Arrival.Add(time.Duration(ms) * time.Millisecond) }
+			resp.Encoded(at(1500))
+			resp.Placed(0, "a", at(1750))
+			resp.Placed(0, "a", at(1800))
+			resp.Placed(1, "b", at(1800))
+			for leg := range 2 {
+				resp.Append(leg, []stream.Entry{{ID: 'x', Text: "a", Stamp: at(2250 + leg)}}, stream.Usage{})
+				resp.Finish(leg, stream.Finish{Reason: stream.StopEnd, CompletionTokens: 1}, stream.Usage{})
+			}
+			resp.End(nil)
+		}
+		w := newEdge(t, testConfig(), front).do(http.MethodPost, "/v1/chat/completions", body)
 		require.Regexp(t, want, w.Header().Get("Server-Timing"))
 	}
 }

@@ -86,7 +86,11 @@ func (c *Call) run() {
 		select {
 		case <-c.inbox.wake:
 			for c.pending = c.inbox.take(); len(c.pending) > 0; c.pending = c.pending[1:] {
-				c.perform(m, m.step(time.Now(), c.pending[0]))
+				now := time.Now()
+				if _, ok := c.pending[0].(Encoded); ok {
+					c.Response.Encoded(now)
+				}
+				c.perform(m, m.step(now, c.pending[0]))
 			}
 		case r := <-c.reads: // an attempt's frames come before its end: one channel carries both
 			c.read(m, r)

@@ -19,7 +19,7 @@ type Response struct {
 	turn     int // the leg that Next looks at first, so that no leg starves another
 	usage    Usage
 	replicas []string
-	placedAt time.Time // zero before
+	way      Way
 	fault    *fault.Fault
 	done     bool
 	wake     chan struct{} // capacity 1: something changed since the reader last looked
@@ -120,6 +120,10 @@ func (r *Response) Append(n int, entries []Entry, u Usage) (unread int) {
 	r.update(func() {
 		l := &r.legs[n]
 		l.entries, r.usage = append(l.entries, entries...), u
+		if r.way.FirstTokenAt == nil {
+			at := entries[0].Stamp
+			r.way.FirstTokenAt = &at
+		}
 		for i := range entries {
 			l.bytes += entryBytes(&entries[i])
 		}
@@ -149,22 +153,40 @@ func (r *Response) Finish(n int, f Finish, u Usage) {
 	r.update(func() { r.legs[n].finish, r.usage = &f, u })
 }
 
-// Placed notes where a leg works, and since when.
-func (r *Response) Placed(n int, replica string, at time.Time) {
+// Encoded notes when the prompts' token IDs were known.
+func (r *Response) Encoded(at time.Time) {
 	r.update(func() {
-		r.replicas[n] = replica
-		if r.placedAt.IsZero() {
-			r.placedAt = at
+		if r.way.EncodedAt == nil {
+			r.way.EncodedAt = &at
 		}
 	})
 }
 
-// PlacedAt is when the first leg was given to a replica; false before that. Up to it a request is tokenized and waits for
-// room, from it to the first token the engine works on the prompt.
-func (r *Response) PlacedAt() (time.Time, bool) {
+// Placed notes where a leg works, and since when.
+func (r *Response) Placed(n int, replica string, at time.Time) {
+	r.update(func() {
+		r.replicas[n] = replica
+		r.way.Attempts++
+		if r.way.PlacedAt == nil {
+			r.way.PlacedAt = &at
+		}
+	})
+}
+
+// Way is how far a request has come, and when; nil: not yet. Between the times it is tokenized, waits for room, and has its
+// prompt worked on by an engine.
+type Way struct {
+	EncodedAt    *time.Time
+	PlacedAt     *time.Time // of the first leg
+	FirstTokenAt *time.Time // as it was read from the engine
+	Attempts     int        // of all legs, on any replica
+}
+
+// Way returns how far the request has come.
+func (r *Response) Way() Way {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.placedAt, !r.placedAt.IsZero()
+	return r.way
 }
 
 // End ends the response: with a fault, or well if f is nil and every leg has finished. Only the first End counts. With a

@@ -101,11 +101,22 @@ func TestNextWaits(t *testing.T) {
 func TestReplicasAreACopy(t *testing.T) {
 	r := NewResponse(2, func() {})
 	r.Placed(1, "b", time.Unix(7, 0))
-	at, placed := r.PlacedAt()
-	require.True(t, placed)
-	require.Equal(t, time.Unix(7, 0), at)
 	r.Replicas()[1] = "x"
 	require.Equal(t, []string{"", "b"}, r.Replicas())
+}
+
+// TestWay: each time is that of the first of its kind.
+func TestWay(t *testing.T) {
+	r := NewResponse(2, func() {})
+	require.Equal(t, Way{}, r.Way())
+	r.Encoded(time.Unix(6, 0))
+	r.Encoded(time.Unix(60, 0)) // the router has begun anew
+	r.Placed(1, "b", time.Unix(7, 0))
+	r.Placed(0, "a", time.Unix(8, 0))
+	r.Append(1, []Entry{{Stamp: time.Unix(9, 0)}}, Usage{})
+	r.Append(0, []Entry{{Stamp: time.Unix(10, 0)}}, Usage{})
+	at := func(s int64) *time.Time { return new(time.Unix(s, 0)) }
+	require.Equal(t, Way{EncodedAt: at(6), PlacedAt: at(7), FirstTokenAt: at(9), Attempts: 2}, r.Way())
 }
 
 func TestInbox(t *testing.T) {
