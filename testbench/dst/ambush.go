@@ -117,7 +117,7 @@ func (w *world) phasesOn(h *host) uint {
 		if c.ended {
 			continue
 		}
-		if c.asked != 0 {
+		if c.queued() {
 			bits |= 1 << Queued
 			for _, l := range c.legs {
 				if len(l.got) > 0 && l.finish == nil && l.phase() == Resuming {

@@ -45,7 +45,8 @@ type call struct {
 	taken     map[uint64]bool // submissions taken back, and whether the router has said so
 	rejected  bool            // the router has turned it away
 	roomSince time.Duration   // since when somebody idle could take it; none: nobody can
-	stepping  *stepSeen       // what the step in hand has done; nil: nobody asks
+	race      race
+	stepping  *stepSeen // what the step in hand has done; nil: nobody asks
 }
 
 // leg is one answer as its client and the checkers see it.
@@ -84,7 +85,11 @@ func (c *call) start() {
 	c.inserted = w.now
 	c.req.Arrival = w.time()
 	c.handle = &stream.Call{Request: c.req}
-	c.m = stream.NewMachine(w.plan.stream, c.req, streamModel, c.handle, w.budget)
+	budget := w.budget
+	if plant := w.cfg.Plant; plant != nil && plant.ownBudgets {
+		budget = stream.NewBudget()
+	}
+	c.m = stream.NewMachine(w.plan.stream, c.req, streamModel, c.handle, budget)
 	w.byHandle[c.handle] = c
 	w.calls = append(w.calls, c)
 	w.note(noteCall, c.n, uint64(len(c.legs)), 0)
@@ -112,11 +117,17 @@ func (c *call) receive(message any) {
 	switch m := message.(type) {
 	case stream.Placed:
 		if c.asked == m.Number {
+			c.race.placing = c.hedgeAsked()
 			c.asked = 0
 		}
 	case stream.Rejected:
 		if c.asked == m.Number {
-			c.asked, c.rejected = 0, true
+			c.rejected = c.rejected || !c.hedgeAsked()
+			c.asked = 0
+		}
+	case stream.RouterRestarted:
+		if c.hedgeAsked() {
+			c.asked = 0
 		}
 	case stream.Withdrawn:
 		if c.asked == m.Number {
@@ -130,6 +141,7 @@ func (c *call) receive(message any) {
 		return
 	}
 	c.m.Message(w.time(), message, c.shell())
+	c.race.placing = false
 	c.after()
 }
 
@@ -216,6 +228,7 @@ func (c *call) checked(step func()) {
 
 // after arms the timer and follows the call's phases.
 func (c *call) after() {
+	c.w.checkRace(c)
 	if at, ok := c.m.NextTimeout(); ok {
 		when := c.w.since(at)
 		if c.armed == none || when < c.armed {
@@ -266,10 +279,7 @@ func (c *call) phases() uint {
 }
 
 func (l *leg) phase() Phase {
-	var a *attempt
-	if n := len(l.tries); n > 0 {
-		a = l.tries[n-1]
-	}
+	a := l.current()
 	lost := a == nil || a.returned || a.cancelled
 	switch {
 	case lost && len(l.got) > 0, !lost && len(a.got) == 0 && len(l.got) > 0:
@@ -289,6 +299,10 @@ func (c *call) ToRouter(message any) {
 	w := c.w
 	switch m := message.(type) {
 	case *stream.Submit:
+		if m.Hedge {
+			c.asked = m.Number
+			c.asksHedge(m)
+		}
 		c.asked, c.waited = m.Number, w.now
 		c.roomSince = none
 		w.note(noteSubmit, c.n, m.Number, uint64(len(m.Legs)))
@@ -303,6 +317,9 @@ func (c *call) ToRouter(message any) {
 			c.stepping.withdrew = true
 		}
 		w.withdrawn(c, m.Number)
+		if m.Number == c.race.number {
+			c.asked = 0 // what the router says to it is not waited for
+		}
 	}
 	w.router.box.post(&c.box, message)
 }
@@ -387,7 +404,7 @@ func (c *call) Append(n int, entries []stream.Entry, _ stream.Usage) {
 		c.enter(Decode)
 	}
 	if w.healed != none {
-		l.tries[len(l.tries)-1].host.served++
+		l.current().host.served++
 	}
 }
 

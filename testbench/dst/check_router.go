@@ -25,6 +25,7 @@ func (w *world) checkPlaced(c *call, m stream.Placed) {
 	if c.taken[m.Number] {
 		w.violate(Cancel, "call %d: submission %d is placed after it was withdrawn", c.n, m.Number)
 	}
+	w.checkHedgePlaced(c, m)
 	seen := map[int]bool{}
 	for i := range m.Placements {
 		p := &m.Placements[i]
@@ -78,7 +79,7 @@ func (c *call) promptNames(at int) []prefix.Key {
 
 // checkRejected looks whether the router had a cause.
 func (w *world) checkRejected(c *call, m stream.Rejected) {
-	if c.asked != m.Number || c.ended {
+	if c.asked != m.Number || c.ended || c.hedgeAsked() {
 		return
 	}
 	waited := w.now - c.waited
@@ -175,7 +176,8 @@ const resumePatience = 12 * time.Second
 func (w *world) watch() {
 	w.in(watchEvery, evWatch)
 	for _, c := range w.calls {
-		if c.ended || c.asked == 0 {
+		w.watchHedge(c)
+		if c.ended || !c.queued() {
 			continue
 		}
 		bound, patience := w.plan.router.QueueTimeout+4*time.Second, patience
@@ -224,7 +226,7 @@ func (w *world) roomOn(h *host, c *call) bool {
 	}
 	need := scoring.Blocks(0)
 	for n, l := range c.legs {
-		if l.finish != nil || len(l.tries) > 0 && !l.tries[len(l.tries)-1].returned && !l.tries[len(l.tries)-1].cancelled {
+		if l.finish != nil || len(l.running()) > 0 {
 			continue
 		}
 		if l.failedAt(h, s.Incarnation) || !w.holds(h, c, n) {

@@ -71,11 +71,7 @@ func (w *world) checkAttempt(a *attempt, l *leg) {
 	if len(l.tries) > attemptsMax {
 		w.violate(Amplification, "call %d: leg %d has its attempt %d", c.n, a.place.Leg, len(l.tries))
 	}
-	for _, o := range l.tries[:len(l.tries)-1] {
-		if !o.returned && !o.cancelled {
-			w.violate(Amplification, "call %d: leg %d begins an attempt while its attempt %d runs", c.n, a.place.Leg, o.nth)
-		}
-	}
+	w.checkRivals(a, l)
 	rec := w.ticket(a.place.Claim.Ticket.Number)
 	if rec.grants != 1 || rec.host != a.host {
 		w.violate(Grant, "call %d: attempt %d has ticket %d, which %s has not granted", c.n, a.id, a.place.Claim.Ticket.Number, a.host.id)
@@ -190,7 +186,7 @@ func (w *world) checkText(c *call, n int, l *leg) {
 	if stopped {
 		reason = stream.StopEnd
 	}
-	last := l.tries[len(l.tries)-1]
+	last := l.current()
 	full := len(last.got) >= last.request.MaxTokens
 	switch {
 	case string(want) != string(l.text):
@@ -224,7 +220,7 @@ func (w *world) checkOutcome(c *call) {
 	case fault.EngineFailed, fault.Deadline:
 		ok = troubled
 	case fault.Contended, fault.NoReplica, fault.ContextLength, fault.BadInput:
-		ok = true // where it was rejected its cause was looked at
+		ok = c.rejected || troubled // where it was rejected its cause was looked at
 	case fault.Unauthorized, fault.Forbidden, fault.ModelNotFound, fault.NotFound, fault.MethodNotAllowed, fault.BodyTooLarge,
 		fault.MediaType, fault.EngineRefused, fault.Internal, fault.ShuttingDown, fault.NumKinds:
 	}

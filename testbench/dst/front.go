@@ -68,6 +68,9 @@ func (f *front) receive(message any) {
 	}
 	switch m := message.(type) {
 	case *stream.Submit:
+		if m.Hedge {
+			w.byHandle[m.Call].race.taken = w.now
+		}
 		f.submit(m)
 		return
 	case encoded:

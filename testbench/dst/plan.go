@@ -70,6 +70,7 @@ func (w *world) drawPlan() {
 	p.stream.FirstTokenTimeout = w.between(time.Second, 4*time.Second)
 	p.stream.TokenTimeout = w.between(time.Second, 3*time.Second)
 	p.stream.JournalBytes = unread
+	p.stream.HedgeAfter = drawHedging(w.cfg.Seed)
 }
 
 const (

@@ -26,11 +26,13 @@ type Plant struct {
 	toRouter  func(f *front, message any) any
 	batch     func(l *link, b engine.KVBatch, take func(engine.KVBatch)) // what a feed is told
 	published func(l *link, seq uint64) uint64                           // the number of a batch that comes
+	// ownBudgets: each request has a retry budget of its own.
+	ownBudgets bool
 }
 
 // Plants are bugs that an implementation may well have.
 func Plants() []Plant {
-	return slices.Concat(releasePlants(), claimPlants(), answerPlants(), routePlants(), feedPlants())
+	return slices.Concat(releasePlants(), claimPlants(), answerPlants(), routePlants(), feedPlants(), hedgePlants())
 }
 
 // fewer says whether a bug shows at this ticket: not at all of them.

@@ -35,6 +35,10 @@ var foundAt = map[string]uint64{
 	"a gap ignored":                             6,
 	"a replay applied twice":                    0,
 	"void ignored at a restart":                 3,
+	"the slower of two attempts goes on":        3,
+	"hedges without a common budget":            37,
+	"a hedge that waits its turn":               76,
+	"a hedge on the replica that is slow":       3,
 }
 
 // seedsOfPlant leaves room for changes of what a seed means.

@@ -28,6 +28,8 @@ type Total struct {
 	Events       uint64
 	Legs         uint64
 	Attempts     uint64
+	Hedges       uint64
+	HedgesWon    uint64
 	KVBatches    uint64
 	Virtual      time.Duration
 	Took         time.Duration
@@ -83,8 +85,10 @@ func (t *Total) add(r *Result) {
 		t.Worth++
 	}
 	t.Events += r.Events
-	t.Legs += uint64(r.Legs)         //nolint:gosec // a count
-	t.Attempts += uint64(r.Attempts) //nolint:gosec // a count
+	t.Legs += uint64(r.Legs)           //nolint:gosec // a count
+	t.Attempts += uint64(r.Attempts)   //nolint:gosec // a count
+	t.Hedges += uint64(r.Hedges)       //nolint:gosec // a count
+	t.HedgesWon += uint64(r.HedgesWon) //nolint:gosec // a count
 	t.KVBatches += r.KVBatches
 	t.Virtual += r.Virtual
 	for i, n := range r.Ends {
@@ -115,6 +119,7 @@ func (t *Total) Print(w io.Writer) {
 		t.Seeds, t.Took.Round(time.Second/10), float64(t.Seeds)/seconds, t.Worth, ReplicasFloor, LegsFloor, EventsFloor)
 	_, _ = fmt.Fprintf(w, "%d events, %d legs, %d attempts, %d batches of cache events, %s of virtual time\n",
 		t.Events, t.Legs, t.Attempts, t.KVBatches, t.Virtual.Round(time.Second))
+	_, _ = fmt.Fprintf(w, "%d hedges, %d of which gave the answer\n", t.Hedges, t.HedgesWon)
 	_, _ = fmt.Fprint(w, "requests:")
 	for i, n := range t.Ends {
 		_, _ = fmt.Fprintf(w, " %d %s", n, End(i)) //nolint:gosec // an enum

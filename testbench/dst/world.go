@@ -31,6 +31,8 @@ type Result struct {
 	Legs      int
 	KVBatches uint64
 	Attempts  int
+	Hedges    int // attempts among them that were begun beside a first one
+	HedgesWon int // of these, those that gave the answer
 	Virtual   time.Duration
 	Ends      [NumEnds]int // calls, by how they ended
 	Coverage  Coverage
@@ -89,6 +91,8 @@ type world struct {
 	legs      int
 	attempts  int
 	canaries  int
+	hedges    int // begun
+	hedgesWon int
 	budget    *stream.Budget
 	prefixes  [][]uint32 // beginnings that prompts share
 
@@ -142,7 +146,7 @@ func (w *world) run() (result Result) {
 func (w *world) result() Result {
 	r := Result{
 		Seed: w.cfg.Seed, Digest: w.log.digest, Events: w.events, Replicas: w.plan.replicas, Legs: w.legs, KVBatches: w.kvBatches,
-		Attempts: w.attempts, Virtual: w.now, Coverage: w.coverage, Index: w.index, Violation: w.bad,
+		Attempts: w.attempts, Hedges: w.hedges, HedgesWon: w.hedgesWon, Virtual: w.now, Coverage: w.coverage, Index: w.index, Violation: w.bad,
 	}
 	for _, c := range w.calls {
 		if c.ended {
