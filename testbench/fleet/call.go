@@ -150,7 +150,7 @@ func (a *attempt) frame(e engine.Event) {
 	a.call.m.Frame(w.time(), a.id, e, a.call)
 	if e.Finish != nil {
 		a.end(nil)
-	} else if a.call.sample().produced == 1 {
+	} else if a.call.sample().Produced == 1 {
 		a.call.after() // it is waited for otherwise from now on
 	}
 }
@@ -203,10 +203,10 @@ func (c *call) AbortAttempt(id uint64) {
 // Append implements [stream.Shell].
 func (c *call) Append(_ int, entries []stream.Entry, _ stream.Usage) {
 	s := c.sample()
-	if s.produced == 0 {
+	if s.Produced == 0 {
 		s.First = c.w.now()
 	}
-	s.produced += len(entries)
+	s.Produced += len(entries)
 	s.Last = c.w.now()
 }
 

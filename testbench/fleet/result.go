@@ -47,10 +47,9 @@ type Sample struct {
 	Preemptions  int // by its engine, each of which has it computed again
 	PromptTokens int
 	CachedTokens int // of the prompt, found in the engine's cache
-	OutputTokens int
+	OutputTokens int // as recorded
+	Produced     int // tokens that came
 	Session      string
-
-	produced int
 }
 
 // TTFT is the time to the first token of what finished, the wait in the router included.
@@ -58,10 +57,10 @@ func (s *Sample) TTFT() time.Duration { return s.First - s.At }
 
 // TPOT is the mean time per output token after the first of what finished; false if there was one token only.
 func (s *Sample) TPOT() (time.Duration, bool) {
-	if s.produced < 2 {
+	if s.Produced < 2 {
 		return 0, false
 	}
-	return (s.Last - s.First) / time.Duration(s.produced-1), true
+	return (s.Last - s.First) / time.Duration(s.Produced-1), true
 }
 
 // Figures are a replica's sums over a run.
@@ -127,7 +126,7 @@ func digest(samples []Sample) uint64 {
 		s := &samples[i]
 		for j, v := range [...]int64{
 			int64(s.Number), int64(s.Outcome), int64(s.At), int64(s.Dispatched), int64(s.First), int64(s.Last), int64(s.Replica), //nolint:gosec // the bits count
-			int64(s.Attempts), int64(s.Preemptions), int64(s.CachedTokens), int64(s.produced),
+			int64(s.Attempts), int64(s.Preemptions), int64(s.CachedTokens), int64(s.Produced),
 		} {
 			binary.LittleEndian.PutUint64(line[8*j:], uint64(v)) //nolint:gosec // the bits count
 		}

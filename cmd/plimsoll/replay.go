@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"plimsoll/actors/router"
+	"plimsoll/engine/sim"
+	"plimsoll/scoring/policy"
+	"plimsoll/testbench/trace"
+	"plimsoll/testbench/trial"
+)
+
+func replayCommand(t terminal) *cli.Command {
+	base := trial.DefaultConfig(trace.AgentsName)
+	defaults, slo, spec := base.Router, base.SLO, base.Fleet
+	return &cli.Command{
+		Name:  "replay",
+		Usage: "run recorded or generated traffic under several routing policies, side by side",
+		Description: "Replays a trace on a simulated fleet in virtual time, once for each policy and seed, and prints a table. Routing, queue and\n" +
+			"admission are those of plimsoll serve. Equal seeds give equal results. Load 1 is what the fleet can do at most with this\n" +
+			"traffic, which is measured first. A request that is refused counts as infinite in every percentile.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "trace", Usage: "replay `FILE` (Mooncake, Azure's CSV, our JSON lines; .gz too), or generate " + strings.Join(trace.Generators(), ", "), Value: base.Traffic.Trace},
+			&cli.IntFlag{Name: "requests", Usage: "replay `N` requests of it", Value: base.Traffic.Requests},
+			&cli.IntFlag{Name: "skip", Usage: "leave the first `N` out"},
+			&cli.IntFlag{Name: "squeeze", Usage: "divide all lengths by `N`", Value: 1},
+			&cli.DurationFlag{Name: "spread", Usage: "move each request to a random moment within `TIME` after its own (default: as coarse as the trace's times are)"},
+			&cli.StringSliceFlag{Name: "policy", Usage: "compare `NAME`, or several parted by commas: " + strings.Join(policy.Names(), ", "), Value: cli.NewStringSlice(base.Policies...)},
+			&cli.Float64Flag{Name: "load", Usage: "requests come at `F` of what the fleet can do at most", Value: *base.Load},
+			&cli.Float64Flag{Name: "speed", Usage: "requests come `F` times as fast as in the trace, in place of --load"},
+			&cli.Float64Flag{Name: "saturation", Usage: "take `F` requests a second for load 1 (default: it is measured)"},
+			&cli.IntFlag{Name: "seeds", Usage: "run `N` seeds, each under every policy", Value: 1},
+			&cli.Uint64Flag{Name: "seed", Usage: "the first of them is `N`", Value: 1},
+			&cli.IntFlag{Name: "replicas", Usage: "simulate `N` replicas", Value: spec.Replicas},
+			&cli.StringFlag{Name: "profile", Usage: "`PROFILE` of model and GPU: " + strings.Join(sim.Profiles(), ", "), Value: spec.Profile},
+			&cli.IntFlag{Name: "capacity-tokens", Usage: "`N` tokens of KV cache a replica (default: the profile's)"},
+			&cli.IntFlag{Name: "slots", Usage: "`N` requests run at once on a replica (default: the profile's)"},
+			&cli.IntFlag{Name: "block-tokens", Usage: "KV blocks of `N` tokens; smaller ones take longer to simulate", Value: spec.BlockTokens},
+			&cli.BoolFlag{Name: "unequal", Usage: "every second replica works at a third of the speed, with half the cache"},
+			&cli.StringFlag{Name: "admission", Usage: "reserve the `MODE` output: expected or strict", Value: defaults.Admission.String()},
+			&cli.DurationFlag{Name: "queue-timeout", Usage: "a request waits `TIME` for room at most", Value: defaults.QueueTimeout},
+			&cli.DurationFlag{Name: "slo-ttft", Usage: "a good answer begins within `TIME`", Value: slo.TTFT},
+			&cli.DurationFlag{Name: "slo-ttft-per-token", Usage: "and so much `TIME` for each token of its prompt", Value: slo.TTFTPerToken},
+			&cli.DurationFlag{Name: "slo-tpot", Usage: "and has its later tokens within `TIME` each on average", Value: slo.TPOT},
+			&cli.StringFlag{Name: "json", Usage: "write the figures of all runs to `FILE`"},
+			&cli.StringFlag{Name: "html", Usage: "write a report with plots of the first seed to `FILE`, a page that needs nothing else"},
+		},
+		Action: func(c *cli.Context) error {
+			config, err := replayConfig(c)
+			if err != nil {
+				return usageError{err}
+			}
+			bar := trial.NewBar(t.err, isTerminal(t.err))
+			report, err := trial.Simulate(config, trial.Deps{Cache: saturationCache(), Tell: bar.Show})
+			bar.End()
+			if err != nil {
+				return err
+			}
+			return writeReport(t, report, c.String("json"), c.String("html"))
+		},
+	}
+}
+
+// replayConfig reads the flags.
+func replayConfig(c *cli.Context) (trial.Config, error) {
+	config := trial.DefaultConfig(c.String("trace"))
+	config.Traffic.Requests, config.Traffic.Skip, config.Traffic.Squeeze = c.Int("requests"), c.Int("skip"), c.Int("squeeze")
+	if c.IsSet("spread") {
+		config.Traffic.Spread = new(c.Duration("spread"))
+	}
+	config.Policies = nil
+	for _, list := range c.StringSlice("policy") {
+		config.Policies = append(config.Policies, strings.Split(list, ",")...)
+	}
+	config.Seeds = nil
+	for i := range c.Int("seeds") {
+		config.Seeds = append(config.Seeds, c.Uint64("seed")+uint64(i)) //nolint:gosec // counts up
+	}
+	config.Load = new(c.Float64("load"))
+	if c.IsSet("speed") {
+		config.Speed = new(c.Float64("speed"))
+		if !c.IsSet("load") {
+			config.Load = nil
+		}
+	}
+	if c.IsSet("saturation") {
+		config.Saturation = new(c.Float64("saturation"))
+	}
+	f := &config.Fleet
+	f.Replicas, f.Profile, f.BlockTokens, f.Unequal = c.Int("replicas"), c.String("profile"), c.Int("block-tokens"), c.Bool("unequal")
+	if c.IsSet("capacity-tokens") {
+		f.KVTokens = new(c.Int("capacity-tokens"))
+	}
+	if c.IsSet("slots") {
+		f.Seats = new(c.Int("slots"))
+	}
+	var err error
+	if config.Router.Admission, err = router.ParseAdmission(c.String("admission")); err != nil {
+		return config, err
+	}
+	config.Router.QueueTimeout = c.Duration("queue-timeout")
+	config.SLO = trial.SLO{TTFT: c.Duration("slo-ttft"), TTFTPerToken: c.Duration("slo-ttft-per-token"), TPOT: c.Duration("slo-tpot")}
+	config.Keep = c.String("html") != ""
+	return config, config.Validate()
+}
+
+// saturationCache keeps what was measured for this very build; one of sources that were changed since their commit keeps
+// nothing.
+func saturationCache() trial.Cache {
+	dir, err := os.UserCacheDir()
+	build := ownVersion()
+	if err != nil || build == "devel" || strings.HasSuffix(build, "+modified") {
+		return trial.Cache{}
+	}
+	return trial.Cache{Path: filepath.Join(dir, "plimsoll", "saturation.jsonl"), Build: build}
+}
+
+// writeReport prints the table, and writes what else is asked for.
+func writeReport(t terminal, r *trial.Report, jsonFile, htmlFile string) error {
+	_, err := fmt.Fprintf(t.out, "%s\n\n%s", r.Head(), r.Table())
+	if jsonFile != "" {
+		text, mistake := json.MarshalIndent(r, "", " ")
+		if mistake == nil {
+			mistake = os.WriteFile(jsonFile, text, 0o600)
+		}
+		err = errors.Join(err, mistake)
+	}
+	if htmlFile != "" {
+		page, mistake := trial.Page(r, time.Now())
+		if mistake == nil {
+			mistake = os.WriteFile(htmlFile, page, 0o600)
+		}
+		err = errors.Join(err, mistake)
+	}
+	return err
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/testbench/trial"
+)
+
+func TestReplayComparesPolicies(t *testing.T) {
+	dir := t.TempDir()
+	figures, page := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.html")
+	code, out, errs := plimsoll(t, "", "replay", "--trace", "shared-prompt", "--requests", "120", "--replicas", "2", "--speed", "2",
+		"--policy", "p2c,round-robin", "--policy", "token-load", "--seeds", "2", "--seed", "7", "--json", figures, "--html", page)
+	require.Zero(t, code, errs)
+	require.Empty(t, errs, "no progress where nobody looks at a terminal")
+	require.Contains(t, out, "shared-prompt, 120 requests")
+	require.Equal(t, 1+3+2, strings.Count(out, "\n"))
+	text, err := os.ReadFile(figures)
+	require.NoError(t, err)
+	var r trial.Report
+	require.NoError(t, json.Unmarshal(text, &r))
+	require.Equal(t, []string{"p2c", "round-robin", "token-load"}, r.Policies)
+	require.Equal(t, []uint64{7, 8}, r.Seeds)
+	require.Len(t, r.Runs, 6)
+	html, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Contains(t, string(html), "<svg")
+}
+
+func TestReplayExplainsMistakes(t *testing.T) {
+	for want, args := range map[string][]string{
+		"unknown policy \"fast\"":   {"--policy", "fast"},
+		"neither a file nor one of": {"--trace", "agent", "--speed", "1"},
+		"unknown admission":         {"--admission", "hopeful"},
+		"either a load or a speed":  {"--load", "0.5", "--speed", "1"},
+		"do you mean --policy":      {"--policies", "p2c"},
+		"1 to 999 can be simulated": {"--replicas", "0"},
+	} {
+		code, _, errs := plimsoll(t, "", append([]string{"replay", "--requests", "20"}, args...)...)
+		require.NotZero(t, code, args)
+		require.Contains(t, errs, want)
+	}
+}
