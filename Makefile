@@ -79,8 +79,8 @@ e2e-llamacpp: build ## test with two real llama.cpp servers and a small real mod
 	go test -tags e2e -count 1 -timeout 30m -v -run '^TestRealServers$$' ./testbench/e2e/llamacpp
 
 .PHONY: prove-failover-llamacpp
-prove-failover-llamacpp: build ## kill real llama.cpp servers that plimsoll has started, with 2 and with 200 streams open (compiles them once)
-	go test -tags e2e -count 1 -timeout 30m -v -run '^TestFailover' ./testbench/e2e/llamacpp
+prove-failover-llamacpp: build ## kill real llama.cpp servers that plimsoll has started, with 2 and with 200 streams open, and have chaos break two (compiles them once)
+	go test -tags e2e -count 1 -timeout 30m -v -run '^(TestFailover|TestChaos)' ./testbench/e2e/llamacpp
 
 .PHONY: prove-replay
 prove-replay: build ## replay recorded traffic on four simulated replicas, token-load against round-robin (3 minutes; PROVE_REQUESTS=N)

@@ -88,7 +88,7 @@ func phaseOf(meant Phase, attempts []Attempt, frames int, last time.Duration) (P
 			broke = max(broke, a.Ended)
 		case EndWhole:
 			whole = true
-		case EndLeft:
+		case EndLeft, EndStale:
 		}
 	}
 	switch {

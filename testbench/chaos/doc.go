@@ -22,7 +22,8 @@
 //	detection      of what hangs: the gap is within the hang rule's bound and 1.5 times the predicted prefill
 //	floor          as many streams were hit as the plan wants, else nothing is proved
 //	amplification  attempts: one for each leg, one more for each that failed, and the retry budget
-//	exclusion      no request came back to a life of an engine that had failed it
+//	exclusion      no request came back to a life of an engine that had failed it; an idle connection that the engine closes
+//	               as a request comes is no failure
 //	zero, live     nothing is left; every engine serves again
 //	index          every index follows its engine; what it predicted was there
 //	cancel         the engine's socket closes soon after a client left, in each phase
@@ -35,6 +36,12 @@
 // A link is a TCP proxy before one port of an engine (HTTP, cache events, their replay). It refuses, delays, parts and cuts
 // connections, and reads along: which request an attempt is of (two IDs of its prompt say it), when its first byte came, who
 // ended it. Times are all of this process.
+//
+// # Real engines
+//
+// A plan may name real engines in the simulated ones' place: some that run already, which can be stopped, or some with a
+// command, which are started, killed and started again here. Nobody knows what they should say, how fast they are, or what
+// they cache, so that output, index and detection are not judged. Faults that are asked for over HTTP are for simulated ones.
 //
 // # Who owns what
 //

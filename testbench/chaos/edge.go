@@ -49,7 +49,7 @@ type left struct {
 }
 
 func (f *fleet) report(ctx context.Context) (edgeReport, error) {
-	body, err := f.get(ctx, "/admin/replicas")
+	body, err := f.get(ctx, f.admin+"/admin/replicas")
 	if err != nil {
 		return edgeReport{}, err
 	}
@@ -58,17 +58,17 @@ func (f *fleet) report(ctx context.Context) (edgeReport, error) {
 }
 
 func (f *fleet) metrics(ctx context.Context) (wire.Metrics, error) {
-	body, err := f.get(ctx, "/metrics")
+	body, err := f.get(ctx, f.admin+"/metrics")
 	if err != nil {
 		return wire.Metrics{}, err
 	}
 	return wire.ParseMetrics(body)
 }
 
-func (f *fleet) get(ctx context.Context, path string) ([]byte, error) {
+func (f *fleet) get(ctx context.Context, url string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.admin+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (f *fleet) get(ctx context.Context, path string) ([]byte, error) {
 	defer resp.Body.Close() //nolint:errcheck // only read from
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("chaos: %s: status %d", path, resp.StatusCode)
+		err = fmt.Errorf("chaos: %s: status %d", url, resp.StatusCode)
 	}
 	return body, err
 }

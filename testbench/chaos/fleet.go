@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 
 const (
 	startWithin = 30 * time.Second // for a process to listen
+	realWithin  = 10 * time.Minute // for a real engine, which reads its weights
 	stopWithin  = 10 * time.Second
 )
 
@@ -28,7 +30,7 @@ type host struct {
 	kind   string // the word for --replica
 	port   int    // where it serves, its events behind it; simulated ones only
 	target string // host:port
-	pid    *int   // of a real one
+	real   *Real  // nil: it is simulated
 	links  []*link
 
 	mu      sync.Mutex
@@ -65,7 +67,7 @@ func newFleet(ctx context.Context, p Plan, d Deps, t *tracker) (*fleet, error) {
 		return f, err
 	}
 	free := newPorts(os.Getpid() * 64)
-	args := []string{"serve", "--listen", "127.0.0.1:0", "--tokenizer", f.folder}
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--tokenizer", cmp.Or(p.Fleet.Tokenizer, f.folder)}
 	for i := range p.Fleet.Size() {
 		replica, err := f.newEngine(ctx, i, free)
 		if err != nil {
@@ -97,10 +99,15 @@ func (f *fleet) newEngine(ctx context.Context, number int, free *ports) (string,
 		if err != nil || u.Host == "" {
 			return "", fmt.Errorf("chaos: %q is no URL of an engine", r.URL)
 		}
-		m.kind, m.target, m.pid = r.Kind, u.Host, r.PID
-		f.tracker.reborn(number)
+		m.kind, m.target, m.real = r.Kind, u.Host, &r
+		if len(r.Command) == 0 {
+			f.tracker.reborn(number)
+		} else if err := f.start(ctx, m); err != nil {
+			return "", err
+		}
 		front, err := f.link(ctx, m, free, m.target, f.tracker)
-		return fmt.Sprintf("%s=http://%s,name=%s,slots=%d", m.kind, front, m.name(), f.plan.Fleet.Slots), err
+		options := append([]string{"name=" + m.name(), "slots=" + strconv.Itoa(f.plan.Fleet.Slots)}, r.Options...)
+		return fmt.Sprintf("%s=http://%s,%s", m.kind, front, strings.Join(options, ",")), err
 	}
 	var err error
 	if m.port, err = free.take(ctx, 3); err != nil {
@@ -136,20 +143,9 @@ func (f *fleet) link(ctx context.Context, m *host, free *ports, target string, t
 	return loopback(port), nil
 }
 
-// start starts a simulated engine's process, a new life of it.
+// start starts an engine's process, a new life of it.
 func (f *fleet) start(ctx context.Context, m *host) error {
-	fl := f.plan.Fleet
-	args := []string{
-		"sim", "--listen", m.target, "--kv-events-port", strconv.Itoa(m.port + 1), "--profile", fl.Profile,
-		"--speed", strconv.FormatFloat(fl.Speed, 'g', -1, 64), "--slots", strconv.Itoa(fl.Slots), "--entropy", strconv.Itoa(entropy),
-		"--faults", "on", "--on-term", "hang", "--drain-timeout", "10m",
-	}
-	if fl.Overhead != nil {
-		args = append(args, "--overhead", fl.Overhead.String())
-	}
-	ctx, cancel := context.WithTimeout(ctx, startWithin)
-	defer cancel()
-	p, err := launch(ctx, f.logs, f.binary, append(args, fl.Sim...)...)
+	p, err := f.launch(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -165,7 +161,31 @@ func (f *fleet) start(ctx context.Context, m *host) error {
 	return nil
 }
 
-// kill ends a simulated engine's process as kill -9 does. Connections to it are refused from then on.
+// launch starts an engine's program and waits until it serves.
+func (f *fleet) launch(ctx context.Context, m *host) (*process, error) {
+	if m.real != nil {
+		ctx, cancel := context.WithTimeout(ctx, realWithin)
+		defer cancel()
+		return launchServer(ctx, f.logs, m.real.Command, func(ctx context.Context) bool {
+			_, err := f.get(ctx, "http://"+m.target+"/health")
+			return err == nil
+		})
+	}
+	fl := f.plan.Fleet
+	args := []string{
+		"sim", "--listen", m.target, "--kv-events-port", strconv.Itoa(m.port + 1), "--profile", fl.Profile,
+		"--speed", strconv.FormatFloat(fl.Speed, 'g', -1, 64), "--slots", strconv.Itoa(fl.Slots), "--entropy", strconv.Itoa(entropy),
+		"--faults", "on", "--on-term", "hang", "--drain-timeout", "10m",
+	}
+	if fl.Overhead != nil {
+		args = append(args, "--overhead", fl.Overhead.String())
+	}
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	return launch(ctx, f.logs, f.binary, append(args, fl.Sim...)...)
+}
+
+// kill ends the process of an engine that was started here, as kill -9 does. Connections to it are refused from then on.
 func (m *host) kill() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,7 +197,7 @@ func (m *host) kill() {
 		l.refuse()
 	}
 	m.process.kill()
-	m.spent += m.process.cmd.ProcessState.UserTime() + m.process.cmd.ProcessState.SystemTime()
+	m.spent += m.process.spent()
 	m.process = nil
 }
 
@@ -188,8 +208,8 @@ func (m *host) signal(s syscall.Signal) error {
 	switch {
 	case m.process != nil:
 		return m.process.signal(s)
-	case m.pid != nil:
-		return syscall.Kill(*m.pid, s)
+	case m.real != nil && m.real.PID != nil:
+		return syscall.Kill(*m.real.PID, s)
 	}
 	return errors.New("chaos: there is no process to signal")
 }

@@ -3,8 +3,10 @@ package chaos
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -106,10 +108,12 @@ func (l *link) shut() {
 	l.refuse()
 	l.close()
 	l.mu.Lock()
-	for p := range l.conns {
+	open := slices.Collect(maps.Keys(l.conns))
+	l.mu.Unlock()
+	for _, p := range open {
+		p.ended(EndLeft)
 		p.shut()
 	}
-	l.mu.Unlock()
 	l.running.Wait()
 }
 
@@ -150,6 +154,7 @@ type passage struct {
 	mu      sync.Mutex
 	watch   watch    // guarded by mu
 	attempt *Attempt // guarded by mu; nil: none is under way
+	used    bool     // guarded by mu; a request was answered whole on it
 }
 
 func (p *passage) shut() {
@@ -219,7 +224,7 @@ func (p *passage) up() {
 			return
 		}
 		if _, err := p.engine.Write(buf[:n]); err != nil {
-			p.ended(EndBroken)
+			p.closed()
 			p.shut()
 			return
 		}
@@ -258,7 +263,7 @@ func (p *passage) down() {
 			p.heard(buf[:n])
 		}
 		if err != nil {
-			p.ended(EndBroken)
+			p.closed()
 			_ = p.l.pass() // a partition hides the end too
 			if !errors.Is(err, net.ErrClosed) && isReset(err) {
 				reset(p.serve)
@@ -275,6 +280,7 @@ func (p *passage) heard(data []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	begun, ended := p.watch.answer(data)
+	p.used = p.used || ended
 	if p.attempt == nil {
 		return
 	}
@@ -284,6 +290,18 @@ func (p *passage) heard(data []byte) {
 	if ended {
 		p.l.tracker.ended(p.attempt, EndWhole)
 		p.attempt = nil
+	}
+}
+
+// closed notes that the engine closed the connection.
+func (p *passage) closed() {
+	p.mu.Lock()
+	stale := p.used && p.watch.unanswered()
+	p.mu.Unlock()
+	if stale {
+		p.ended(EndStale)
+	} else {
+		p.ended(EndBroken)
 	}
 }
 

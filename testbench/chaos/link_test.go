@@ -21,19 +21,26 @@ type bench struct {
 	*link
 	tracker *tracker
 	url     string
-	words   chan string
+	words   chan string      // of the last request that was begun
+	hand    chan chan string // gives each request at the engine its own: one that has ended may not have noticed yet
 	client  *http.Client
 	now     atomic.Int64
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{words: make(chan string), client: &http.Client{Transport: &http.Transport{}}}
+	b := &bench{hand: make(chan chan string), client: &http.Client{Transport: &http.Transport{}}}
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
+		var words chan string
+		select {
+		case words = <-b.hand:
+		case <-r.Context().Done():
+			return
+		}
 		for {
 			select {
-			case word, ok := <-b.words:
+			case word, ok := <-words:
 				if !ok {
 					return
 				}
@@ -76,7 +83,9 @@ func (b *bench) ask(ctx context.Context, number int) (*http.Response, error) {
 // begun sends a request and returns its answer when its first word has come.
 func (b *bench) begun(t *testing.T, ctx context.Context, number int) io.Reader { //nolint:revive // the test comes first
 	t.Helper()
-	go func() { b.words <- "one" }()
+	words := make(chan string)
+	b.words = words
+	go func() { b.hand <- words; words <- "one" }()
 	resp, err := b.ask(ctx, number)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = resp.Body.Close() })
@@ -108,7 +117,7 @@ func TestLinkCarriesAndTracks(t *testing.T) {
 		under := b.tracker.under(0)
 		require.Len(t, under, 1)
 		require.Equal(t, number, under[0].Request)
-		go func() { b.words <- "two"; b.words <- ""; b.words <- "three" }()
+		go func(words chan<- string) { words <- "two"; words <- ""; words <- "three" }(b.words)
 		rest := make([]byte, 8)
 		_, err := io.ReadFull(body, rest)
 		require.NoError(t, err)
@@ -122,7 +131,6 @@ func TestLinkCarriesAndTracks(t *testing.T) {
 		}, a)
 		require.Less(t, a.Began, a.First)
 		require.Less(t, a.First, a.Ended)
-		b.words = make(chan string)
 	}
 	require.Len(t, b.tracker.all(), 3)
 }
@@ -146,12 +154,38 @@ func TestLinkSeesWhoLeaves(t *testing.T) {
 	require.Equal(t, EndBroken, b.ended(t, 2).End)
 }
 
+// An engine that closes a connection on which it has answered before, as a request comes, has not failed it: the client sends it
+// again, and nobody but the link sees that.
+func TestLinkKnowsConnectionsThatWereIdle(t *testing.T) {
+	b := newBench(t)
+	body := b.begun(t, t.Context(), 1)
+	close(b.words)
+	_, err := io.ReadAll(body)
+	require.NoError(t, err)
+	require.Equal(t, EndWhole, b.ended(t, 1).End)
+
+	asked := make(chan error, 1)
+	go func() {
+		_, err := b.ask(t.Context(), 2) //nolint:bodyclose // there is none
+		asked <- err
+	}()
+	require.Eventually(t, func() bool { return len(b.tracker.under(0)) == 1 }, time.Minute, time.Millisecond)
+	b.mu.Lock()
+	for p := range b.conns {
+		_ = p.engine.Close()
+	}
+	b.mu.Unlock()
+	require.Eventually(t, func() bool { return b.tracker.request(2)[0].End == EndStale }, time.Minute, time.Millisecond)
+	b.shut()
+	require.Error(t, <-asked)
+}
+
 // A cut comes in the middle of what comes next, or after a while though nothing comes.
 func TestLinkCutsInTheMiddle(t *testing.T) {
 	b := newBench(t)
 	body := b.begun(t, t.Context(), 1)
 	b.tracker.cut(0, false)
-	go func() { b.words <- "0123456789" }()
+	go func(words chan<- string) { words <- "0123456789" }(b.words)
 	rest, err := io.ReadAll(body)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.Less(t, len(rest), 10)
@@ -182,7 +216,7 @@ func TestLinkPartition(t *testing.T) {
 	b.part()
 	b.part()
 	sent := make(chan struct{})
-	go func() { b.words <- "two"; close(sent) }()
+	go func(words chan<- string) { words <- "two"; close(sent) }(b.words)
 	<-sent // the engine has it off its hands
 	read := make(chan string, 1)
 	go func() {
@@ -204,7 +238,7 @@ func TestLinkDelays(t *testing.T) {
 	body := b.begun(t, t.Context(), 1)
 	b.delay(80*time.Millisecond, 20*time.Millisecond)
 	began := time.Now()
-	go func() { b.words <- "two" }()
+	go func(words chan<- string) { words <- "two" }(b.words)
 	_, err := io.ReadFull(body, make([]byte, 3))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(began), 80*time.Millisecond)

@@ -40,14 +40,22 @@ type Fleet struct {
 	Sim      []string       `yaml:"sim"`      // further flags of plimsoll sim
 	Serve    []string       `yaml:"serve"`    // further flags of plimsoll serve
 	Slots    int            `yaml:"slots"`    // seats of each engine
-	Real     []Real         `yaml:"real"`     // engines that run already, in the place of simulated ones
+	Real     []Real         `yaml:"real"`     // real engines, in the place of simulated ones
+	// Tokenizer is the folder with the real engines' tokenizer.
+	Tokenizer string `yaml:"tokenizer"`
 }
 
-// Real is an engine that runs already. It is not restarted.
+// Real is an engine that is not simulated: one that runs already, or one that is started by its command.
 type Real struct {
-	Kind string `yaml:"kind"` // the word for --replica
-	URL  string `yaml:"url"`
-	PID  *int   `yaml:"pid"` // for stop; nil: it is not stopped
+	Kind    string   `yaml:"kind"` // the word for --replica
+	URL     string   `yaml:"url"`
+	Options []string `yaml:"options"` // further ones of --replica
+	// PID is the process to stop of an engine that runs already; nil: it is not stopped. It is not killed: nobody would
+	// start it again.
+	PID *int `yaml:"pid"`
+	// Command is the program, with its arguments, that serves at the URL and answers /health with 200 when it is ready. It
+	// is one process for as long as it runs, which is stopped, killed and started again. Empty: the engine runs already.
+	Command []string `yaml:"command"`
 }
 
 // Traffic is what clients ask for. A client sends its next request when it has its answer.
@@ -207,6 +215,8 @@ func (p Plan) Validate() error {
 		return errors.New("plan: it needs a name")
 	case p.Fleet.Size() < 1 || p.Fleet.Slots < 1:
 		return errors.New("plan: it needs an engine with a slot at least")
+	case (len(p.Fleet.Real) > 0) != (p.Fleet.Tokenizer != ""):
+		return errors.New("plan: real engines, and they alone, need their tokenizer's folder")
 	case p.Duration <= 0 && p.Cancel == nil, p.Warm < 0, p.Settle <= 0:
 		return errors.New("plan: duration and settle must be above 0, warm not below")
 	case t.Streams < 1 && p.Cancel == nil, t.PromptTokens[0] < tagAt+tagTokens || t.PromptTokens[1] < t.PromptTokens[0],
@@ -251,10 +261,12 @@ func (p Plan) validate(f Fault) error {
 	switch {
 	case f.Engine != nil && (*f.Engine < 0 || *f.Engine >= p.Fleet.Size()):
 		return fmt.Errorf("there is no engine %d", *f.Engine)
-	case isReal && (f.Kind.restarts() || f.Kind.injected()):
+	case isReal && f.Kind.injected():
 		return errors.New("only simulated engines can be told so")
-	case isReal && f.Kind == Stop && p.unstoppable():
-		return errors.New("an engine to stop needs its pid")
+	case f.Kind.restarts() && p.lacks(f, func(r Real) bool { return len(r.Command) > 0 }):
+		return errors.New("an engine to start again needs its command")
+	case f.Kind == Stop && p.lacks(f, func(r Real) bool { return len(r.Command) > 0 || r.PID != nil }):
+		return errors.New("an engine to stop needs its pid or its command")
 	case f.Kind == HangAfter && f.Tokens < 1, f.Kind == Flap && f.Times < 1:
 		return errors.New("it needs a number of tokens or times above 0")
 	case f.Kind == Slow && f.Factor <= 1:
@@ -271,9 +283,10 @@ func (p Plan) validate(f Fault) error {
 	return nil
 }
 
-func (p Plan) unstoppable() bool {
-	for _, r := range p.Fleet.Real {
-		if r.PID == nil {
+// lacks says whether a fault may strike a real engine that has not what it needs.
+func (p Plan) lacks(f Fault, has func(Real) bool) bool {
+	for i, r := range p.Fleet.Real {
+		if !has(r) && (f.Engine == nil || *f.Engine == i) {
 			return true
 		}
 	}

@@ -66,6 +66,18 @@ faults:
 	require.InDelta(t, 0.5, list[0].Events.Lose, 0)
 }
 
+// twoReal has an engine of which nothing is known, and one that can be started.
+const twoReal = "name: a\nduration: 1s\nfleet: {tokenizer: t, real: [{kind: vllm, url: 'http://a:1'}, {kind: vllm, url: 'http://b:1', command: [c, d]}]}\n"
+
+func TestWhatRealEnginesTake(t *testing.T) {
+	for _, fault := range []string{"kill, engine: 1", "term, engine: 1", "stop, engine: 1", "cut", "delay, latency: 1ms", "partition"} {
+		_, err := ParsePlan([]byte(twoReal + "faults: {at: [{kind: " + fault + "}]}"))
+		require.NoError(t, err, fault)
+	}
+	_, err := ParsePlan([]byte("name: a\nduration: 1s\nfleet: {tokenizer: t, real: [{kind: a, url: u, pid: 1}, {kind: a, url: v, pid: 2}]}\nfaults: {at: [{kind: stop}]}"))
+	require.NoError(t, err)
+}
+
 func TestWhatIsNoPlan(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                               "EOF",
@@ -74,23 +86,27 @@ func TestWhatIsNoPlan(t *testing.T) {
 		"name: a\nduratoin: 1s":          "line 2",
 		smallest + "---\nname: b":        "one plan",
 		smallest + "faults: {every: 1s}": "mix",
-		smallest + "faults: {at: [{kind: krill}]}":                `"krill" is no kind of fault`,
-		smallest + "faults: {at: [{kind: kill, engine: 2}]}":      "no engine 2",
-		smallest + "faults: {at: [{kind: slow}]}":                 "factor",
-		smallest + "faults: {at: [{kind: status, status: 200}]}":  "status",
-		smallest + "faults: {at: [{kind: hang-after}]}":           "tokens",
-		smallest + "faults: {at: [{kind: flap}]}":                 "times",
-		smallest + "faults: {at: [{kind: delay}]}":                "latency",
-		smallest + "faults: {at: [{kind: events}]}":               "events",
-		smallest + "faults: {at: [{kind: clock}]}":                "jump",
-		smallest + "faults: {at: [{kind: kill, back: [2s, 1s]}]}": "no span",
-		smallest + "faults: {at: [{kind: kill}], healthy: 2}":     "left healthy",
-		smallest + "traffic: {mix: {polite: 1}}":                  "no class",
-		smallest + "traffic: {prompt-tokens: [10, 20]}":           "prompts of at least",
-		"name: a\nduration: 1s\nfleet: {profile: z80}":            "z80",
-		"name: a\nduration: 1s\nfleet: {speed: 0}":                "speed",
-		"name: a\nduration: 1s\nfleet: {real: [{kind: vllm, url: 'http://a:1'}, {kind: vllm, url: 'http://b:1'}]}\nfaults: {at: [{kind: kill}]}": "only simulated",
-		"name: a\nduration: 1s\nfleet: {real: [{kind: vllm, url: 'http://a:1'}, {kind: vllm, url: 'http://b:1'}]}\nfaults: {at: [{kind: stop}]}": "pid",
+		smallest + "faults: {at: [{kind: krill}]}":                       `"krill" is no kind of fault`,
+		smallest + "faults: {at: [{kind: kill, engine: 2}]}":             "no engine 2",
+		smallest + "faults: {at: [{kind: slow}]}":                        "factor",
+		smallest + "faults: {at: [{kind: status, status: 200}]}":         "status",
+		smallest + "faults: {at: [{kind: hang-after}]}":                  "tokens",
+		smallest + "faults: {at: [{kind: flap}]}":                        "times",
+		smallest + "faults: {at: [{kind: delay}]}":                       "latency",
+		smallest + "faults: {at: [{kind: events}]}":                      "events",
+		smallest + "faults: {at: [{kind: clock}]}":                       "jump",
+		smallest + "faults: {at: [{kind: kill, back: [2s, 1s]}]}":        "no span",
+		smallest + "faults: {at: [{kind: kill}], healthy: 2}":            "left healthy",
+		smallest + "traffic: {mix: {polite: 1}}":                         "no class",
+		smallest + "traffic: {prompt-tokens: [10, 20]}":                  "prompts of at least",
+		"name: a\nduration: 1s\nfleet: {profile: z80}":                   "z80",
+		"name: a\nduration: 1s\nfleet: {speed: 0}":                       "speed",
+		"name: a\nduration: 1s\nfleet: {engines: 2, tokenizer: x}":       "and they alone",
+		"name: a\nduration: 1s\nfleet: {real: [{kind: vllm, url: 'u'}]}": "tokenizer's folder",
+		twoReal + "faults: {at: [{kind: hang, engine: 1}]}":              "only simulated",
+		twoReal + "faults: {at: [{kind: kill, engine: 0}]}":              "needs its command",
+		twoReal + "faults: {at: [{kind: flap, times: 1}]}":               "needs its command",
+		twoReal + "faults: {at: [{kind: stop, engine: 0}]}":              "pid",
 	} {
 		_, err := ParsePlan([]byte(text))
 		require.ErrorContains(t, err, want, text)

@@ -277,7 +277,7 @@ func (r *run) strikes(d due, h *host, s *Struck) int {
 		}
 		own := len(stream.prompt) + stream.produced()
 		hit := &Hit{Fault: index, Stream: a.Request, Prefill: r.prefill(own + tokens/survivors)}
-		if d.Kind.silent() {
+		if d.Kind.silent() && h.real == nil {
 			hit.Bound = 2*r.step() + r.detection(h) + 3*hit.Prefill/2
 		}
 		stream.hit(s.At, hit)

@@ -28,6 +28,9 @@ const (
 	EndWhole  End = "whole"  // the engine's answer came to its end, whatever it says
 	EndLeft   End = "left"   // Plimsoll closed the connection
 	EndBroken End = "broken" // the engine closed it, or a fault did
+	// EndStale is the engine closing a connection that had been in use before and was idle, as the request came. Clients of
+	// HTTP send it again on another connection, and it is the same attempt to who asked (RFC 9112, 9.3.1).
+	EndStale End = "stale"
 )
 
 // tracker knows all attempts. It is safe for concurrent use.

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -106,11 +107,14 @@ func (s *side) field(name string) string {
 	return ""
 }
 
+// routes are those on which the adapters ask engines to generate from token IDs.
+func routes() []string { return []string{"/v1/completions", "/inference/v1/generate", "/completion"} }
+
 // open reads what a request to generate says; nil: it is another.
 func open(head, body []byte, skipped bool) *opening {
 	line, _, _ := strings.Cut(string(head), "\r\n")
-	if !strings.HasPrefix(line, "POST /v1/completions ") && !strings.HasPrefix(line, "POST /inference/v1/generate ") ||
-		!skipped && len(body) <= len("{}") {
+	generates := slices.ContainsFunc(routes(), func(path string) bool { return strings.HasPrefix(line, "POST "+path+" ") })
+	if !generates || !skipped && len(body) <= len("{}") {
 		return nil // {} asks whether the route is there
 	}
 	o := &opening{number: -1}
@@ -149,6 +153,9 @@ func open(head, body []byte, skipped bool) *opening {
 	}
 	return o
 }
+
+// unanswered says that nothing has come of the answer that is due.
+func (w *watch) unanswered() bool { return !w.answered && len(w.down.head) == 0 }
 
 // answer takes bytes on their way from the engine. begun: the first bytes of a body are among them. ended: the answer is
 // whole with them.

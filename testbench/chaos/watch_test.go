@@ -41,6 +41,7 @@ var exchanges = []struct {
 	{post("v1/completions", prompted(4_123_456, 300)), streamed + "5\r\na\r\n0\r\r\n1\r\nb\r\n0\r\n\r\n", 4_123_456, 300},
 	{post("v1/completions", `{"prompt":[1],"max_tokens":1}`), streamed + "1\r\nb\r\n0\r\n\r\n", -1, 1},
 	{post("inference/v1/generate", `{"token_ids":[7,8],"sampling_params":{"seed":1099511627781}}`), streamed + "1\r\nb\r\n0\r\n\r\n", 5, 2},
+	{post("completion", prompted(3999, 250)), streamed + "1\r\nb\r\n0\r\n\r\n", 3999, 250},
 	{post("v1/completions", prompted(3999, 242)), "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy", 3999, 242},
 	{"GET /health HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", -2, 0},
 }
