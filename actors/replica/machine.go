@@ -424,7 +424,7 @@ func (m *machine) snapshot() *Snapshot {
 	}
 	return &Snapshot{
 		Lingering: lingering, Held: m.signs.held,
-		ID:        m.cfg.ID, Epoch: m.epoch, Incarnation: m.life.incarnation, State: m.state, Recovering: m.recovering,
+		ID: m.cfg.ID, Epoch: m.epoch, Incarnation: m.life.incarnation, State: m.state, Recovering: m.recovering,
 		Told: m.told, Load: m.ledger.Load(), Answered: m.answered, CoolingUntil: m.coolingUntil, EngineModel: m.engineModel,
 		Adapters: m.adapters, EngineLoad: m.engineLoad, LastError: m.lastError, Since: m.since,
 		Suspect: m.watch.phase == suspect, Hung: m.watch.phase == hung, QuotaSeats: m.ramp.quota(), StepP99: m.stepP99(),

@@ -210,14 +210,14 @@ func runLedger(t *rapid.T, did map[string]int, reasons map[ledger.Reason]int) {
 				did["start"]++
 			}
 		},
-		"grow":    r.grow,
-		"linger":  r.linger,
-		"expire":  r.expire,
+		"grow":     r.grow,
+		"linger":   r.linger,
+		"expire":   r.expire,
 		"confirm":  r.confirm,
 		"postpone": r.postpone,
-		"end":     r.end,
-		"restore": r.restore,
-		"sample":  r.sample,
+		"end":      r.end,
+		"restore":  r.restore,
+		"sample":   r.sample,
 		"miss": func(t *rapid.T) {
 			r.o.missed++
 			alarm := r.l.MissedSample()
