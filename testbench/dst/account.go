@@ -39,7 +39,7 @@ func accountOf(stores []prefix.Event) account {
 func root(salt string) prefix.Key { return prefix.Namespace{Model: modelName, Salt: salt}.Seed() }
 
 // names are those of a sequence's full blocks.
-func names(salt string, tokens []uint32, blockTokens int) []prefix.Key {
+func names(salt string, tokens []uint32) []prefix.Key {
 	return prefix.AppendKeys(nil, root(salt), tokens, blockTokens)
 }
 

@@ -356,6 +356,7 @@ func (c *call) StartAttempt(id uint64, place stream.Placement, request engine.Re
 	l := c.legs[place.Leg]
 	a := &attempt{id: id, call: c, host: h, place: place, request: request, entropy: entropy(w.cfg.Seed, c.n, place.Leg, fruitful(l.tries)), mischief: NumFaults, nth: len(l.tries) + 1, beat: place.Ref.Beat()}
 	l.tries = append(l.tries, a)
+	h.feed.sent = append(h.feed.sent, c)
 	c.open = append(c.open, a)
 	w.attempts++
 	w.note(noteAttempt, c.n, id, place.Claim.Ticket.Number)

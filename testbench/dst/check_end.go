@@ -1,7 +1,6 @@
 package dst
 
 import (
-	"slices"
 	"time"
 
 	"plimsoll/actors/fault"
@@ -44,7 +43,7 @@ func (w *world) phase() {
 			w.violate(Live, "%s is %s %s after the heal (recovering: %t): %s", h.id, s.State, w.now-w.healed, s.Recovering, s.LastError)
 		}
 	}
-	if ready && !w.waved && w.now-w.healed > 4*time.Second && w.callsOver() && w.fleetEmpty() {
+	if ready && !w.waved && w.now-w.healed > 4*time.Second && w.callsOver() {
 		w.wave()
 	}
 	if w.waved && w.now-w.wavedAt > quietWithin || w.now-w.healed > trustedWithin+2*quietWithin {
@@ -65,11 +64,6 @@ func (w *world) wave() {
 	for range seats {
 		w.in(w.between(0, 2*time.Millisecond), evCall).call = w.newCall(true)
 	}
-}
-
-// fleetEmpty says whether nothing is booked anywhere: what lingers takes seats.
-func (w *world) fleetEmpty() bool {
-	return !slices.ContainsFunc(w.present(), func(h *host) bool { return !h.m.Empty() })
 }
 
 func (w *world) callsOver() bool {

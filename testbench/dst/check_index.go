@@ -32,7 +32,7 @@ func (s *IndexSeen) Add(o *IndexSeen) {
 }
 
 // promptsCompared is how many prompts a slot is asked for after each batch.
-const promptsCompared = 2
+const promptsCompared = 4
 
 // took compares the slot with what was published up to the batch that it was given last: it claims nothing more, and all of
 // it if it says that it is live.
@@ -51,9 +51,9 @@ func (f *feed) took(l *link, b engine.KVBatch) {
 	if at := l.applied.life; at != nil && at.number < f.born[f.shown.Incarnation] {
 		w.violate(Index, "%s is told of life %d of its engine, and life %d was known of when its feed began", f.host.id, at.number, f.born[f.shown.Incarnation])
 	}
-	for range min(promptsCompared, len(w.calls)) {
+	for range min(promptsCompared, len(f.sent)) {
 		f.seen++
-		c := w.calls[f.seen*31%len(w.calls)]
+		c := f.sent[f.seen*31%len(f.sent)]
 		blocks := c.promptNames(0)
 		least := 0
 		if b.State == engine.KVLive {
@@ -66,6 +66,21 @@ func (f *feed) took(l *link, b engine.KVBatch) {
 		if got < least || got > max(most, least) {
 			w.violate(Index, "%s: of call %d its index holds %d blocks, at least %d and at most %d were published: %s",
 				f.host.id, c.n, got, least, most, l.applied)
+		}
+	}
+}
+
+// void looks whether the index claims nothing.
+func (f *feed) void() {
+	w := f.w
+	if f.shown == nil {
+		return
+	}
+	n := min(16, len(f.sent))
+	for i := range n {
+		c := f.sent[len(f.sent)*(i+1)/n-1]
+		if got := f.overlap(c.promptNames(0)); got > 0 {
+			w.violate(Index, "%s: of call %d its index holds %d blocks after it was told that nothing it knows counts", f.host.id, c.n, got)
 		}
 	}
 }
@@ -85,23 +100,66 @@ func (f *feed) overlap(blocks []prefix.Key) int {
 	return int(w.held[f.shown.Slot].Device)
 }
 
-// staleBeyond is how long after the wait for proof that the engine is the one of before a feed may go on as if it were.
+// staleBeyond is how long a feed may take to draw a conclusion.
 const staleBeyond = 300 * time.Millisecond
 
 // stale looks whether what is known of a life that is over counts for longer than it may.
 func (f *feed) stale() {
 	w, l := f.w, f.link
-	if l == nil || l.applied.life == nil || !l.applied.life.over || f.host.p.pub.orphan || l.turned == none {
+	if l == nil {
 		return
 	}
-	if since := w.now - l.turned; since > f.cfg.ReplayTimeout+staleBeyond {
+	if f.state == replica.IndexApproximate && l.flowed != none && w.now-l.flowed > returnsWithin {
+		w.violate(Index, "%s: events flow again since %s, and its index is approximate", f.host.id, w.now-l.flowed)
+	}
+	if l.ended != none && w.now-l.ended > staleBeyond {
+		w.violate(Index, "%s: its feed has not noticed that its subscription has ended", f.host.id)
+	}
+	at := l.applied.life
+	if at == nil || l.turned == none || l.up && (!at.over || f.host.p.pub.orphan || l.turned < at.ended) {
+		return // or no connection has told of its end
+	}
+	bound := staleBeyond
+	if f.host.p.pub.replays {
+		bound += f.cfg.ReplayTimeout // a proof is hoped for
+	}
+	if since := w.now - l.turned; since > bound {
 		w.violate(Index, "%s: its index still tells of life %d of its engine, %s after the connection to it broke", f.host.id, l.applied.life.number, since)
+	}
+}
+
+// returnsWithin is how long it takes at most until events that flow again are believed.
+const returnsWithin = 500 * time.Millisecond
+
+// follows says whether an index in a state follows events.
+func follows(s replica.IndexState) bool {
+	return s == replica.IndexLive || s == replica.IndexPartial || s == replica.IndexReplaying
+}
+
+// returns looks whether the events that take the place of what was routed are worth it.
+func (f *feed) returns() {
+	if l := f.link; l == nil || !l.rebuilt {
+		f.w.violate(Index, "%s: its index follows events that do not say yet what its engine holds", f.host.id)
+	}
+}
+
+// learned looks whether what was sent to an engine without events is known.
+func (f *feed) learned(m *replica.Learned) {
+	if f.shown == nil || f.state != replica.IndexApproximate {
+		return
+	}
+	blocks := names(m.Salt, m.Prompt)
+	if got := f.overlap(blocks); got < len(blocks) {
+		f.w.violate(Index, "%s: its index holds %d of %d blocks that it was told of just now", f.host.id, got, len(blocks))
 	}
 }
 
 // waits says what is still to come of a feed whose engine is well; "": nothing.
 func (f *feed) waits() string {
 	now := f.host.p.pub.life()
+	if life := f.host.ref.Snapshot().Incarnation; f.shown != nil && f.shown.Incarnation != life {
+		return fmt.Sprintf("it is of life %d, and now is %d", f.shown.Incarnation, life)
+	}
 	switch f.state {
 	case replica.IndexApproximate:
 		return "" // it takes events to tell that they flow again
@@ -130,8 +188,7 @@ func (w *world) checkIndex(h *host) {
 	}
 	truth := position{&life{account: accountOf(h.p.m.Snapshot())}, 1}
 	live := f.state == replica.IndexLive
-	for i := range min(24, len(w.calls)) {
-		c := w.calls[len(w.calls)*i/24]
+	for _, c := range f.sent {
 		blocks := c.promptNames(0)
 		least, most := 0, 0
 		for most < len(blocks) && (truth.had(blocks[most]) || f.slot.claimed(w.now, most, blocks[most])) {

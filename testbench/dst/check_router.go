@@ -61,7 +61,7 @@ func (w *world) checkOverlap(c *call, m stream.Placed, p *stream.Placement) {
 func (c *call) names(leg int) []prefix.Key {
 	at := leg / c.req.N
 	if got := c.legs[leg].got; len(got) > 0 {
-		return names(c.req.CacheSalt, append(slices.Clone(c.ids[at]), got...), blockTokens)
+		return names(c.req.CacheSalt, append(slices.Clone(c.ids[at]), got...))
 	}
 	return c.promptNames(at)
 }
@@ -72,7 +72,7 @@ func (c *call) promptNames(at int) []prefix.Key {
 		c.named = make([][]prefix.Key, len(c.ids))
 	}
 	if c.named[at] == nil {
-		c.named[at] = names(c.req.CacheSalt, c.ids[at], blockTokens)
+		c.named[at] = names(c.req.CacheSalt, c.ids[at])
 	}
 	return c.named[at]
 }

@@ -28,7 +28,8 @@ type feed struct {
 
 	shown *replica.Place // as of the last look
 	slot  slotModel
-	seen  int // counts batches, to draw prompts without chance
+	seen  int     // counts batches, to draw prompts without chance
+	sent  []*call // whose prompts were sent there
 
 	// A plant's: the last batch of the subscription before, and of this one.
 	stray, latest []prefix.Event
@@ -76,7 +77,12 @@ func (f *feed) stop() {
 func (f *feed) receive(message any) {
 	w := f.w
 	now := w.time()
+	voids := f.voids(message)
+	if plant := w.cfg.Plant; plant != nil && plant.toFeed != nil {
+		message = plant.toFeed(f, message)
+	}
 	switch m := message.(type) {
+	case nil:
 	case tuning:
 		if m != f.last {
 			f.last = m
@@ -89,10 +95,25 @@ func (f *feed) receive(message any) {
 	case replica.Learned:
 		f.slot.learn(&m)
 		f.m.Message(now, m, f)
+		f.learned(&m)
 	default:
 		f.m.Message(now, m, f)
 	}
 	f.after()
+	if voids {
+		f.void()
+	}
+}
+
+// voids says whether a message takes back all that the index knows.
+func (f *feed) voids(message any) bool {
+	switch m := message.(type) {
+	case tuning:
+		return m != f.last
+	case voiding:
+		return true
+	}
+	return false
 }
 
 func (f *feed) tick() {
@@ -136,7 +157,7 @@ func (f *feed) note() {
 func (f *feed) Subscribe(s *replica.Subscription) {
 	w := f.w
 	f.subs++
-	l := &link{w: w, feed: f, cfg: f.cfg, sub: s, armed: none, turned: none, retry: f.cfg.ConnectFirst}
+	l := &link{w: w, feed: f, cfg: f.cfg, sub: s, armed: none, ended: none, turned: none, flowed: none, retry: f.cfg.ConnectFirst}
 	l.from = mailbox{w: w, id: w.newBox()}
 	l.m = kvevents.NewMachine(f.cfg, w.entropyOf(f.host, 1+f.subs<<8).Uint64, l.sink)
 	f.link = l
@@ -164,8 +185,9 @@ func (f *feed) Ready(incarnation uint64) {
 // Became implements replica.FeedShell.
 func (f *feed) Became(state replica.IndexState, why string) {
 	w := f.w
-	if f.state == replica.IndexApproximate && (state == replica.IndexLive || state == replica.IndexPartial) {
+	if f.state == replica.IndexApproximate && follows(state) {
 		w.index.Returned++
+		f.returns()
 	}
 	f.state = state
 	w.index.Entered[state]++

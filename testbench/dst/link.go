@@ -18,11 +18,13 @@ type link struct {
 	from mailbox // names the sender of its news
 
 	closed  bool
-	conn    uint64 // number of the connection or of the try to make it
-	life    *life  // the engine's at its other end
+	ended   time.Duration // when it ended by itself; none: it has not
+	conn    uint64        // number of the connection or of the try to make it
+	life    *life         // the engine's at its other end
 	up      bool
 	heeded  *life  // whose batches it is sent
 	missed  uint64 // batches of that life that were published before
+	unseen  bool   // the connection has outlived a process, and nothing of the next one has come
 	began   time.Duration
 	turned  time.Duration // when a connection that had been there broke last, or another came after it; none: never
 	retry   time.Duration
@@ -32,7 +34,9 @@ type link struct {
 	armed   time.Duration // when the machine's tick comes; none: it does not
 
 	applied position
-	skew    uint64 // a plant's: by how much the numbers of published batches are too low
+	rebuilt bool          // it has described what the cache holds
+	flowed  time.Duration // since when events come that are not of the past; none: they do not
+	skew    uint64        // a plant's: by how much the numbers of published batches are too low
 }
 
 // position is up to where a subscription has been told of a life. life is nil where it knows nothing.
@@ -115,12 +119,16 @@ func (l *link) hears() bool { return l != nil && l.heeded != nil }
 // send puts a published batch on its way, on which it may come to harm.
 func (l *link) send(seq uint64, payload []byte) {
 	w, p := l.w, l.feed.host.p
-	if p.pub.silent() {
-		return
-	}
 	trouble := p.trouble
-	p.trouble = NumFaults
-	m := wire{kind: wireBatch, seq: seq, payload: payload}
+	switch {
+	case l.unseen: // without its first batch nothing could tell of the life
+		trouble = NumFaults
+	case p.pub.silent():
+		return
+	default:
+		p.trouble = NumFaults
+	}
+	m := wire{kind: wireBatch, life: l.heeded, seq: seq, payload: payload}
 	at := max(l.arrives, w.now+w.network())
 	switch trouble {
 	case KVLost:
@@ -177,7 +185,7 @@ func (l *link) comes(m *wire) {
 			l.m.Tick(now, l)
 		}
 	case wireSubEnd:
-		l.closed, l.heeded = true, nil
+		l.closed, l.ended, l.heeded = true, w.now, nil
 		l.feed.box.post(&l.from, l.sub.End(m.err))
 		return
 	case wireOpened, wireBroke, wireHeeded, wireDial, wireBatch:
@@ -212,6 +220,10 @@ func (l *link) connects(now time.Time, m *wire) {
 	case wireDial:
 		l.dial()
 	case wireBatch:
+		if m.life != l.heeded { // the proxy has heard of its end
+			return
+		}
+		l.unseen = false
 		seq := m.seq
 		if plant := w.cfg.Plant; plant != nil && plant.published != nil {
 			seq = plant.published(l, seq)
@@ -227,12 +239,16 @@ func (l *link) broke(now time.Time) {
 	if b := l.feed.host.p.pub; b.shaking == l {
 		b.shaking = nil
 	}
-	if l.up {
+	was := l.up
+	if was {
 		l.turned = w.now
 	}
 	l.conn++ // what is on its way is lost
 	l.up, l.heeded, l.arrives = false, nil, 0
 	l.m.Broken(now, l)
+	if !was && l.applied.life != nil {
+		w.violate(Index, "%s: nobody listens for its engine, and its index still tells of life %d", l.feed.host.id, l.applied.life.number)
+	}
 	if w.now-l.began > l.cfg.ConnectMax+l.cfg.ConnectTimeout {
 		l.retry = l.cfg.ConnectFirst
 	}
@@ -306,5 +322,9 @@ func (l *link) sink(b engine.KVBatch) {
 	} else {
 		take(b)
 	}
+	if l.rebuilt && l.flowed == none && len(b.Events) > 0 && b.State != engine.KVReplaying {
+		l.flowed = l.w.now
+	}
+	l.rebuilt = l.rebuilt || b.State != engine.KVReplaying
 	l.feed.took(l, b)
 }

@@ -25,6 +25,7 @@ type Plant struct {
 	toReplica func(h *host, message any) any // nil: the message is lost
 	toRouter  func(f *front, message any) any
 	batch     func(l *link, b engine.KVBatch, take func(engine.KVBatch)) // what a feed is told
+	toFeed    func(f *feed, message any) any                             // nil: the message is lost
 	published func(l *link, seq uint64) uint64                           // the number of a batch that comes
 	// ownBudgets: each request has a retry budget of its own.
 	ownBudgets bool

@@ -54,6 +54,18 @@ func feedPlants() []Plant {
 				take(b)
 			}
 		}},
+		{Name: "void ignored when the engine is down", Catches: Index, toFeed: func(_ *feed, message any) any {
+			if _, ok := message.(voiding); ok {
+				return nil
+			}
+			return message
+		}},
+		{Name: "another life's feed goes on", Catches: Index, toFeed: func(f *feed, message any) any {
+			if m, ok := message.(tuning); ok && f.link != nil && m.incarnation != f.last.incarnation {
+				return nil
+			}
+			return message
+		}},
 		{Name: "void ignored at a restart", Catches: Index, batch: func(_ *link, b engine.KVBatch, take func(engine.KVBatch)) {
 			b.Reset = false
 			take(b)

@@ -205,7 +205,7 @@ func (p *process) emit(e sim.Emit) {
 // pass ends a forward pass.
 func (p *process) pass(n uint64) {
 	if p.frozen() {
-		p.due = n
+		p.due = max(p.due, n) // one of a life before may come late
 		return
 	}
 	p.step(sim.StepDone{Step: n})

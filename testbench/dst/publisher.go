@@ -2,6 +2,7 @@ package dst
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"plimsoll/scoring/prefix"
@@ -19,7 +20,9 @@ type publisher struct {
 	replays  bool          // it answers them
 	bound    int           // batches that it keeps for them
 	absentBy time.Duration // until then subscriptions are told that nothing is published
-	mute     [2]time.Duration
+	mute     window        // nothing comes through, and no connection tells
+	outages  []window      // no connection lasts, and none is made
+	proxied  bool          // connections outlive the process: its next life publishes on them
 
 	encoder *kvpub.Encoder
 	lives   []*life // by number, from 1
@@ -39,6 +42,7 @@ type life struct {
 	published uint64
 	account   account
 	over      bool
+	ended     time.Duration // when it was
 }
 
 // request asks for a replay.
@@ -47,6 +51,11 @@ type request struct {
 	attempt uint64
 	from    uint64
 }
+
+// window is from when to when something is so; the heal ends it.
+type window struct{ from, to time.Duration }
+
+func (o window) is(w *world) bool { return w.healed == none && w.now >= o.from && w.now < o.to }
 
 // lifeSeconds keeps lives apart in the times that batches carry: a batch says in it which one it is.
 const lifeSeconds = 1_000_000
@@ -57,6 +66,12 @@ func newPublisher(p *process) *publisher {
 	if w.chance(0.2) {
 		b.bound = 2 + w.rng.IntN(60)
 	}
+	b.proxied = w.chance(0.15)
+	for w.chance(0.3) {
+		from := w.between(0, w.plan.safety)
+		b.outages = append(b.outages, window{from, from + w.between(10*time.Millisecond, 8*time.Second)})
+		w.at(from, evFeed).msg = b
+	}
 	b.wire = kvpub.DefaultConfig()
 	if w.chance(0.25) {
 		b.wire = kvpub.SGLangConfig()
@@ -66,9 +81,9 @@ func newPublisher(p *process) *publisher {
 	b.wire.StoredFields = kvpub.Newest - w.rng.IntN(kvpub.Newest-fieldsMin+1)
 	if w.chance(0.15) { // a network that lets nothing through, or a publisher that was not yet turned on
 		from := w.between(0, w.plan.safety)
-		b.mute = [2]time.Duration{from, from + w.between(time.Second, 6*time.Second)}
+		b.mute = window{from, from + w.between(time.Second, 6*time.Second)}
 		if w.chance(0.3) {
-			b.absentBy = b.mute[1]
+			b.absentBy = b.mute.to
 		}
 	}
 	b.begin()
@@ -89,6 +104,9 @@ func (b *publisher) begin() {
 	b.up = true
 	b.encoder = kvpub.NewEncoder(b.wire)
 	b.lives = append(b.lives, &life{number: uint64(len(b.lives)) + 1, account: newAccount()})
+	if l := b.p.host.feed.link; l != nil && l.up && b.proxied {
+		l.life, l.heeded, l.missed, l.unseen = b.life(), b.life(), 0, true
+	}
 	if b.wire.Dialect == kvpub.SGLang {
 		b.publish([]prefix.Event{{Kind: prefix.Cleared}})
 	}
@@ -97,13 +115,20 @@ func (b *publisher) begin() {
 // end ends a life. A silent end is one that no connection tells of.
 func (b *publisher) end(silent bool) {
 	b.up = false
-	b.life().over = true
+	b.life().over, b.life().ended = true, b.w.now
 	b.orphan, b.orphans = b.orphans && !silent, false
-	if !b.orphan {
+	switch {
+	case b.orphan:
+	case b.proxied:
+		if l := b.p.host.feed.link; l != nil {
+			l.heeded = nil
+		}
+	default:
 		b.dropAll(silent)
 	}
 }
 
+// dropAll breaks all connections.
 func (b *publisher) dropAll(silent bool) {
 	b.shaking = nil
 	waiting := b.waiting
@@ -118,8 +143,10 @@ func (b *publisher) dropAll(silent bool) {
 	}
 }
 
-// answers says whether somebody is at the address.
-func (b *publisher) answers() bool { return b.up || b.orphan }
+// answers says whether somebody is at the address, and can be reached.
+func (b *publisher) answers() bool {
+	return (b.up || b.orphan) && !slices.ContainsFunc(b.outages, func(o window) bool { return o.is(b.w) })
+}
 
 // publish numbers a batch, keeps it and sends it to whoever listens.
 func (b *publisher) publish(events []prefix.Event) {
@@ -146,9 +173,7 @@ func (b *publisher) publish(events []prefix.Event) {
 }
 
 // silent says that nothing comes through at the moment.
-func (b *publisher) silent() bool {
-	return b.w.healed == none && b.w.now >= b.mute[0] && b.w.now < b.mute[1]
-}
+func (b *publisher) silent() bool { return b.mute.is(b.w) }
 
 // ask takes a request for a replay, which a stopped process answers when it goes on.
 func (b *publisher) ask(r request) {

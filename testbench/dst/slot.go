@@ -70,7 +70,7 @@ func (m *slotModel) learn(l *replica.Learned) {
 	if m.routed == nil {
 		m.routed = map[prefix.Key]bool{}
 	}
-	for _, n := range names(l.Salt, slices.Concat(l.Prompt, l.Output), blockTokens) {
+	for _, n := range names(l.Salt, slices.Concat(l.Prompt, l.Output)) {
 		m.routed[n] = true
 	}
 }

@@ -210,8 +210,13 @@ func (w *world) dispatch(e *event) {
 			e.attempt.call.returned(e.attempt, err)
 		}
 	case evFeed:
-		if m, ok := e.msg.(*wire); ok {
+		switch m := e.msg.(type) {
+		case *wire:
 			m.link.comes(m)
+		case *publisher:
+			if !m.answers() { // an outage begins
+				m.dropAll(false)
+			}
 		}
 	case evRevive:
 		if e.host == nil {
@@ -276,7 +281,6 @@ func (w *world) frame(e *event) {
 	}
 	if len(ev.Tokens) > 0 || ev.Finish != nil {
 		a.beat.Heard(w.time())
-		a.host.books.token()
 	}
 	a.call.frame(a, ev)
 }
