@@ -19,6 +19,7 @@ var (
 	errShape   = errors.New("a value of another type than its place has")
 	errMissing = errors.New("a field that is always there is missing")
 	errRange   = errors.New("a number out of range")
+	errTooMuch = errors.New("more events than one batch may hold")
 )
 
 // Batch is what one payload says.
@@ -37,7 +38,8 @@ type Batch struct {
 // contract, A.1.4 and B.3). Its buffers are used again: a batch is valid until the next call, and on a steady stream no
 // call allocates. A Decoder serves one goroutine. The zero value is ready.
 //
-// Hostile input costs time and memory in proportion to its length, not to the lengths it claims.
+// Hostile input costs time in proportion to its length, not to the lengths it claims, and memory of decodedBytesMax: what would
+// take more is no batch.
 type Decoder struct {
 	events  []prefix.Event
 	hashes  []uint64
@@ -53,6 +55,28 @@ const (
 	keepNumbers = 1 << 19
 	keepEvents  = 1 << 14
 )
+
+const (
+	// decodedBytesMax bounds what a batch is decoded to. A store of a message's whole length takes less, whose token IDs have
+	// three bytes and more; tiny events would take ten times what they are on the wire.
+	decodedBytesMax = 32 << 20
+	eventBytes      = 168 // of a prefix.Event
+	hashBytes       = 8
+	tokenBytes      = 4
+)
+
+// room is how many bytes more the batch may take.
+func (d *Decoder) room() int {
+	return decodedBytesMax - eventBytes*len(d.events) - hashBytes*(len(d.hashes)+len(d.extras)+len(d.parents)) - tokenBytes*len(d.tokens)
+}
+
+// fits says whether there is room for the list that comes next, of elements of a size.
+func (d *Decoder) fits(b []byte, elementBytes int) error {
+	if n, _, err := readLength(b); err == nil && n > d.room()/elementBytes {
+		return errTooMuch
+	}
+	return nil // what is no list is for its reader to say
+}
 
 func (d *Decoder) reset() {
 	d.events = recycled(d.events, keepEvents)
@@ -70,8 +94,8 @@ func recycled[T any](s []T, most int) []T {
 }
 
 // Decode reads a payload: an array [time, events, rank, ...] of two elements or more. An event that cannot be read or
-// whose type is unknown is left out and counted; the error is for payloads that are no batch at all, and wraps
-// [ErrGarbled].
+// whose type is unknown is left out and counted; the error is for payloads that are no batch at all, or would take more than
+// 32 MiB decoded, and wraps [ErrGarbled].
 func (d *Decoder) Decode(payload []byte) (Batch, error) {
 	d.reset()
 	batch, err := d.decode(payload)
@@ -139,6 +163,9 @@ func (d *Decoder) readEvents(b []byte, batch *Batch) ([]byte, error) {
 	}
 	for range n {
 		rest, err := d.readEvent(b, batch)
+		if errors.Is(err, errTooMuch) {
+			return nil, err
+		}
 		if err != nil {
 			// Only here the end of the event has to be found apart from its content.
 			if rest, err = msgp.Skip(b); err != nil {
@@ -160,6 +187,9 @@ func (d *Decoder) readEvent(b []byte, batch *Batch) ([]byte, error) {
 	kind, rest, err := d.readFields(b, &f)
 	if err == nil && kind != unknownKind {
 		err = d.add(kind, &f)
+	}
+	if d.room() < 0 {
+		return nil, errTooMuch
 	}
 	switch {
 	case kind == unknownKind && err == nil:

@@ -41,13 +41,15 @@
 //   - A publisher heeds a subscription some time after it is sent, and a batch can be lost before a silence: a publisher
 //     of whom nothing is heard is asked for its last batch (CheckFirst, CheckEvery).
 //   - An engine that connects out may do so again before its old connection is seen to break: the latest connection that
-//     publishes is the engine, what older ones say is of an old life.
+//     publishes is the engine, what older ones say is of an old life. Where ConnectionsMax are connected and one more comes,
+//     the oldest that has never published is closed for it: whoever connects and says nothing keeps no engine out.
 //
 // # Decoding
 //
 // Both forms of every event, each told apart by its first byte; see [Decoder] and the wire contract that it cites. What
 // the index is told:
 //
+//   - A batch that would take more than 32 MiB decoded is treated like one that is garbled: it is a hole, asked for again.
 //   - Stores pass as they are, also those with fewer hashes than blocks (sliding windows) or without tokens (offload
 //     tiers). A store that lacks its parent or holds something that is no hash is left out whole.
 //   - Tiers: GPU and none are the device; CPU, CPU_PINNED, CPU_TIER1, CPU_TIER2 the host; STORAGE, FS, OBJ, DISK, EXTERNAL

@@ -84,7 +84,7 @@ func (f *feed) connect() {
 		began := time.Now()
 		c, undo, err := f.dial(f.ctx, f.cfg.Endpoint, zmq4.Sub)
 		if err == nil {
-			err = f.listenTo(c, id)
+			err = f.listenTo(c, id, func() {}) // it is the only one
 			undo()
 		} else {
 			f.tell(news{kind: closed})
@@ -134,28 +134,34 @@ func (f *feed) accept(sockets *sync.WaitGroup) {
 
 func (f *feed) acceptFrom(l net.Listener, sockets *sync.WaitGroup) error {
 	room := make(chan struct{}, f.cfg.ConnectionsMax)
+	var present guests
 	for id := uint64(1); ; id++ {
-		select {
-		case room <- struct{}{}:
-		case <-f.ctx.Done():
-			return f.ctx.Err()
-		}
 		raw, err := l.Accept()
 		if err != nil {
 			if f.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return err
 			}
-			<-room
 			if !f.pause(f.cfg.ConnectFirst) { // out of file descriptors, or the peer has gone already
 				return f.ctx.Err()
 			}
 			continue
 		}
+		if len(room) == cap(room) && present.closeIdle() {
+			f.deps.Log.Debug("cache event publisher is closed for another: it has never published")
+		}
+		select {
+		case room <- struct{}{}:
+		case <-f.ctx.Done():
+			_ = raw.Close()
+			return f.ctx.Err()
+		}
+		present.enter(id, raw)
 		sockets.Go(func() {
 			defer func() { <-room }()
+			defer present.leave(id)
 			c, undo, err := f.shake(f.ctx, raw, zmq4.Sub, true)
 			if err == nil {
-				err = f.listenTo(c, id)
+				err = f.listenTo(c, id, func() { present.published(id) })
 				undo()
 			}
 			f.deps.Log.Debug("cache event publisher has gone", slog.Any("error", err))
@@ -163,8 +169,8 @@ func (f *feed) acceptFrom(l net.Listener, sockets *sync.WaitGroup) error {
 	}
 }
 
-// listenTo subscribes on a connection and hands on what comes until it breaks.
-func (f *feed) listenTo(c *zmq4.Conn, id uint64) (err error) {
+// listenTo subscribes on a connection and hands on what comes until it breaks. spoke is called at its first message.
+func (f *feed) listenTo(c *zmq4.Conn, id uint64, spoke func()) (err error) {
 	defer func() { f.tell(news{kind: closed, who: id}) }()
 	defer contain(&err)
 	if err := c.SendMsg(zmq4.NewMsg(append([]byte{1}, f.cfg.Topic...))); err != nil {
@@ -173,7 +179,7 @@ func (f *feed) listenTo(c *zmq4.Conn, id uint64) (err error) {
 	if !f.tell(news{kind: opened, who: id}) {
 		return f.ctx.Err()
 	}
-	for {
+	for silent := true; ; {
 		m, err := c.RecvMsg()
 		if err != nil {
 			return err
@@ -185,6 +191,9 @@ func (f *feed) listenTo(c *zmq4.Conn, id uint64) (err error) {
 		var ok bool
 		if n.seq, n.payload, ok = parse(m.Frames); !ok {
 			n.kind = noise
+		} else if silent {
+			silent = false
+			spoke()
 		}
 		if !f.tell(n) {
 			return f.ctx.Err()

@@ -213,6 +213,9 @@ func findKind(b []byte, n uint32) (kind, error) {
 func (d *Decoder) readField(at field, b []byte, f *fields) (rest []byte, err error) {
 	switch at {
 	case hashesField:
+		if err := d.fits(b, hashBytes); err != nil {
+			return nil, err
+		}
 		from := len(d.hashes)
 		d.hashes, f.badHashes, rest, err = appendHashes(d.hashes, b)
 		f.hashes, f.hasHashes = d.hashes[from:len(d.hashes):len(d.hashes)], err == nil
@@ -226,6 +229,9 @@ func (d *Decoder) readField(at field, b []byte, f *fields) (rest []byte, err err
 		f.parent, rest, err = readHash(b)
 		return rest, err
 	case tokensField:
+		if err := d.fits(b, tokenBytes); err != nil {
+			return nil, err
+		}
 		from := len(d.tokens)
 		d.tokens, rest, err = appendTokens(d.tokens, b)
 		f.tokens = d.tokens[from:len(d.tokens):len(d.tokens)]
