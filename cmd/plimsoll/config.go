@@ -121,6 +121,12 @@ func (c Config) Validate(getenv func(string) (string, bool)) error {
 	if c.TokenizerDir == nil && len(c.Launches) > 0 {
 		return fmt.Errorf("--launch as %w", errNoTokenizer)
 	}
+	if err := c.validateTimes(); err != nil {
+		return err
+	}
+	if err := c.validateCounts(); err != nil {
+		return err
+	}
 	names := map[string]bool{}
 	replicas := slices.Clone(c.Replicas)
 	for _, e := range startedEngines(c) {
@@ -135,7 +141,23 @@ func (c Config) Validate(getenv func(string) (string, bool)) error {
 			return err
 		}
 	}
+	if err := checkEngines(c.Replicas); err != nil {
+		return err
+	}
 	return c.validateLaunches()
+}
+
+// validateTimes checks those that each replica is given, once for all of them.
+func (c Config) validateTimes() error {
+	switch {
+	case c.EventsSilence <= 0:
+		return errors.New("--kv-events-silence must be above 0: events that were never waited for could not be relied on")
+	case c.HangLeast <= 0:
+		return errors.New("--hang-least must be above 0: no engine answers without a pause")
+	case c.HangBlind < c.HangLeast:
+		return fmt.Errorf("--hang-blind is %s: it must not be below --hang-least, %s", c.HangBlind, c.HangLeast)
+	}
+	return nil
 }
 
 // errNoTokenizer: the binary holds no other model's tokenizer than the simulated ones'.

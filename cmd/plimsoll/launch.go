@@ -106,9 +106,21 @@ func (l *LaunchSpec) set(key, value string) (err error) {
 	case "events-bind", "replay":
 		return errors.New("a started engine says by itself where it publishes its cache's events: leave it out")
 	default:
-		return l.Engine.set(key, value)
+		if err = l.Engine.set(key, value); errors.Is(err, errNoOption) {
+			return errors.New(launchOptions(l.Engine.Kind))
+		}
 	}
 	return err
+}
+
+// launchOptions says what can be set.
+func launchOptions(kind string) string {
+	const common = "no such option: there are name, count, devices, folder, log-file, start-timeout, environment (in the file), " +
+		"capacity-tokens, slots and api-key-env"
+	if kind == vllm.Kind {
+		return common + ", and for vllm model, api and events"
+	}
+	return common
 }
 
 // validate checks how the parts fit together.
@@ -178,17 +190,38 @@ type startedEngine struct {
 	launch managed.Config
 }
 
+// launchMax is how many engines one plimsoll starts at the most: each is a process with a guard, on this machine.
+const launchMax = 256
+
+// count is how many engines the launch starts.
+func (l LaunchSpec) count(c Config) int {
+	switch {
+	case l.Count != nil:
+		return *l.Count
+	case l.Devices != nil:
+		return len(l.Devices)
+	}
+	return c.LaunchCount
+}
+
+// validateCounts checks that no more engines are to be started than a machine can hold.
+func (c Config) validateCounts() error {
+	all := 0
+	for _, l := range c.Launches {
+		n := l.count(c)
+		if n > launchMax-all {
+			return fmt.Errorf("launch %s: %d engines, with those before it, are more than the %d that one plimsoll starts: lower count", l.Engine.Name, n, launchMax)
+		}
+		all += n
+	}
+	return nil
+}
+
 // startedEngines lists what the configuration has started, one for each engine.
 func startedEngines(c Config) []startedEngine {
 	var started []startedEngine
 	for _, l := range c.Launches {
-		count := c.LaunchCount
-		switch {
-		case l.Count != nil:
-			count = *l.Count
-		case l.Devices != nil:
-			count = len(l.Devices)
-		}
+		count := l.count(c)
 		for i := range count {
 			started = append(started, l.engine(c, i, count))
 		}

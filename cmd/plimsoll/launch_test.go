@@ -45,7 +45,8 @@ func TestParseLaunchSaysWhatToDo(t *testing.T) {
 		"llamacpp,log-file=x{port}=a {port}":     "another one at every start",
 		"llamacpp,start-timeout=0s=a {port}":     "is no time to start",
 		"llamacpp,rank=1=a {port}":               "a started engine is one replica",
-		"llamacpp,colour=red=a {port}":           "no such option",
+		"llamacpp,colour=red=a {port}":           "no such option: there are name, count, devices, folder, log-file, start-timeout, environment",
+		"vllm,colour=red=a {port}":               "capacity-tokens, slots and api-key-env, and for vllm model, api and events",
 		"llamacpp,name=a b=a {port}":             "is no name",
 		"vllm,replay=tcp://a:1=a {port}":         "says by itself where it publishes",
 		"vllm,events=tcp://a:1=a {port}":         "write auto or off",
@@ -104,7 +105,7 @@ func TestFaultsOfLaunchesNameTheLine(t *testing.T) {
 		"nothing":          {"launch:\n", "has no value"},
 		"no command":       {"launch:\n- kind: vllm\n", ":2: launch: a launch needs kind, one of llamacpp, vllm, and command"},
 		"kind":             {"launch:\n- command: x {port}\n  kind: sim\n", `:3: launch: "sim" is no kind`},
-		"unknown key":      {"launch:\n- kind: vllm\n  command: x {port}\n  comand: y\n", ":4: launch: comand: no such option"},
+		"unknown key":      {"launch:\n- kind: vllm\n  command: x {port}\n  comand: y\n", ":4: launch: comand: no such option: there are name, count, devices, folder"},
 		"twice":            {"launch:\n- kind: vllm\n  command: x {port}\n  kind: vllm\n", ":4: launch: kind is set twice"},
 		"environment":      {"launch:\n- kind: vllm\n  command: x {port}\n  environment: A=1\n", "takes a mapping from variables"},
 		"nested words":     {"launch:\n- kind: vllm\n  command: [x, [y]]\n", "takes plain values alone"},
@@ -146,10 +147,14 @@ func TestValidateLaunches(t *testing.T) {
 				c.LaunchCount = 2
 			}, `two replicas are named "x-2"`,
 		},
-		"one log":     {[]string{"llamacpp,count=2,log-file=x=a {port}"}, nil, "would share the log-file x: put {name} into it"},
-		"two logs":    {[]string{"llamacpp,count=2,log-file=x{index}=a {port}"}, nil, ""},
-		"missing key": {[]string{"llamacpp,api-key-env=NONE=a {port}"}, nil, "the environment has no NONE"},
-		"no time":     {[]string{"llamacpp=a {port}"}, func(c *Config) { c.LaunchGrace = 0 }, "must be positive"},
+		"one log":           {[]string{"llamacpp,count=2,log-file=x=a {port}"}, nil, "would share the log-file x: put {name} into it"},
+		"two logs":          {[]string{"llamacpp,count=2,log-file=x{index}=a {port}"}, nil, ""},
+		"a million":         {[]string{"llamacpp,count=1000000=a {port}"}, nil, "1000000 engines, with those before it, are more than the 256"},
+		"by the flag":       {[]string{"llamacpp=a {port}"}, func(c *Config) { c.LaunchCount = 257 }, "257 engines"},
+		"in sum":            {[]string{"llamacpp,count=200=a {port}", "vllm,count=57=a {port}"}, nil, "launch vllm-2: 57 engines"},
+		"as many as may be": {[]string{"llamacpp,count=200=a {port}", "vllm,count=56=a {port}"}, nil, ""},
+		"missing key":       {[]string{"llamacpp,api-key-env=NONE=a {port}"}, nil, "the environment has no NONE"},
+		"no time":           {[]string{"llamacpp=a {port}"}, func(c *Config) { c.LaunchGrace = 0 }, "must be positive"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, dir := DefaultConfig(), "models/x"

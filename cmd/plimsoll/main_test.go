@@ -36,6 +36,7 @@ func TestMistakesEndWithCode2AndSayWhatToDo(t *testing.T) {
 		{"serve --replica http://127.0.0.1:8081", "write KIND=URL"},
 		{"serve --replica llamacpp=http://127.0.0.1:8081", "--replica needs --tokenizer DIR"},
 		{"serve --replica llamacpp=http://127.0.0.1:8081,api-key-env=NONE --tokenizer x", "the environment has no NONE"},
+		{"serve --kv-events-silence 0s", "plimsoll: --kv-events-silence must be above 0"},
 		{"tokenize", "needs --tokenizer DIR"},
 		{"tokenize --tokenizer x --decode --add-special", "leave one of them out"},
 		{"render", "needs --tokenizer DIR"},

@@ -192,7 +192,8 @@ func (n *node) adder(model string, known []ReplicaSpec, source sim.TokenSource, 
 		}
 		specs := expandRanks(context.Background(), []ReplicaSpec{spec}, getenv, n.log)
 		var opened []replicaEngine
-		if err = checkBinds(slices.Concat(known, specs)); err == nil {
+		all := slices.Concat(known, specs)
+		if err = errors.Join(checkEngines(all), checkBinds(all)); err == nil {
 			opened, err = openEngines(specs, source, getenv, n.log)
 		}
 		if err != nil {

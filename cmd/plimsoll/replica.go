@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -127,11 +128,13 @@ func (r *ReplicaSpec) set(key, value string) (err error) {
 	return err
 }
 
+// errNoOption is of options that no replica of a kind has.
+var errNoOption = errors.New("no such option: there are name, capacity-tokens, slots and api-key-env")
+
 // parseOwn takes the options that only one kind of engine has.
 func (r *ReplicaSpec) parseOwn(key, value string) error {
-	const common = "no such option: there are name, capacity-tokens, slots and api-key-env"
 	if r.Kind != vllm.Kind {
-		return errors.New(common)
+		return errNoOption
 	}
 	switch key {
 	case "model":
@@ -154,7 +157,7 @@ func (r *ReplicaSpec) parseOwn(key, value string) error {
 	case "replay":
 		r.Replay = &value
 	default:
-		return errors.New(common + ", and for vllm model, api, rank, events, events-bind and replay")
+		return fmt.Errorf("%w, and for vllm model, api, rank, events, events-bind and replay", errNoOption)
 	}
 	return nil
 }
@@ -165,6 +168,40 @@ func positive(text string) (*int, error) {
 		return nil, errors.New("write a whole number above 0")
 	}
 	return &n, nil
+}
+
+// checkEngines says which replicas name the same engine: its cache, its load and its seats would be counted twice. Ranks of one
+// engine are replicas of their own.
+func checkEngines(specs []ReplicaSpec) error {
+	at := map[string][]ReplicaSpec{} // by URL
+	for _, spec := range specs {
+		if spec.Kind == kindSim || spec.Target == "" { // they have an engine of their own
+			continue
+		}
+		place := normalURL(spec.Target)
+		for _, other := range at[place] {
+			if other.Rank == nil || spec.Rank == nil || *other.Rank == *spec.Rank { // without a rank it is all of them
+				return fmt.Errorf("replicas %s and %s are the same engine, %s: leave one of them out", other.Name, spec.Name, spec.Target)
+			}
+		}
+		at[place] = append(at[place], spec)
+	}
+	return nil
+}
+
+// normalURL writes equal URLs alike: the host in small letters, no port that is the scheme's, no slash at the end. Two names of
+// one machine stay two.
+func normalURL(target string) string {
+	u, err := url.Parse(target)
+	if err != nil {
+		return target // no engine's
+	}
+	port := u.Port()
+	if u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
+		port = ""
+	}
+	host := strings.ToLower(u.Hostname())
+	return u.Scheme + "://" + net.JoinHostPort(host, port) + strings.TrimRight(u.Path, "/")
 }
 
 // address is the part of the spec that says what and where the engine is.
