@@ -48,12 +48,12 @@ func TestSilentPeersKeepNoEngineOut(t *testing.T) {
 	}
 	pub := kvpub.DefaultConfig()
 	pub.Connect, pub.Endpoint, pub.ReplayEndpoint = true, "tcp://"+address, nil
-	real := newWorld(t, pub, kvpub.Calm{})
-	real.l = w.l
-	require.NoError(t, real.AwaitSubscribers(t.Context(), 1))
+	engineThere := newWorld(t, pub, kvpub.Calm{})
+	engineThere.l = w.l
+	require.NoError(t, engineThere.AwaitSubscribers(t.Context(), 1))
 	require.Error(t, <-silent[0], "the oldest makes room")
-	real.store(10)
-	real.settled(t, engine.KVLive)
+	engineThere.store(10)
+	engineThere.settled(t, engine.KVLive)
 
 	for i := range 3 * cfg.ConnectionsMax { // each takes the place of the oldest of its like
 		idle(t, address)
@@ -61,6 +61,6 @@ func TestSilentPeersKeepNoEngineOut(t *testing.T) {
 			require.Error(t, <-silent[i+1])
 		}
 	}
-	real.store(10)
-	real.settled(t, engine.KVLive)
+	engineThere.store(10)
+	engineThere.settled(t, engine.KVLive)
 }
