@@ -50,6 +50,31 @@ func TestAStuckPrefillIsHedged(t *testing.T) {
 	})
 }
 
+// TestHedgesDoNotHideAHang: a replica all of whose requests leave it for their hedges is found to hang all the same.
+func TestHedgesDoNotHideAHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startFleet(t, fleetConfig{replicas: 2, profile: sim.DefaultConfig(), speed: 1, adjust: func(c *Config) {
+			c.Stream.HedgeAfter = 2
+		}})
+		f.taught(t)
+		rng := newRand(7)
+		f.engines[1].Pause()
+		paused := time.Now()
+		for f.state(1) != replica.Down && time.Since(paused) < 20*time.Second {
+			one, other := f.Submit(tokensRequest(randomPrompt(rng, 200), 4)), f.Submit(tokensRequest(randomPrompt(rng, 200), 4))
+			require.NoError(t, readAll(t.Context(), one, 1).err)
+			require.NoError(t, readAll(t.Context(), other, 1).err)
+			time.Sleep(50 * time.Millisecond) // virtual
+		}
+		won := f.metric(t, "plimsoll_stream_hedges_total{", `event="won"`)
+		t.Logf("%d hedges won; found after %s", won, time.Since(paused))
+		require.GreaterOrEqual(t, won, 3, "no request stays there as long as a hang takes to show")
+		require.Equal(t, replica.Down, f.state(1))
+		f.engines[1].Resume()
+		f.quiet(t)
+	})
+}
+
 // TestRacesUnderLoad: hedges as soon as can be on a fleet that has more to do than it was predicted to, one of whose engines
 // stands still now and then. Every answer is whole, and nothing is left.
 func TestRacesUnderLoad(t *testing.T) {

@@ -62,7 +62,8 @@ func NewMachine(now time.Time, cfg Config, ref *Ref, announced func(epoch uint64
 
 // Message takes a message to the replica's actor.
 func (d *Machine) Message(now time.Time, message any, to Shell) {
-	if _, ok := message.(Probed); ok {
+	switch message.(type) {
+	case Probed, Late:
 		d.perform(to, d.m.step(now, d.ref.pulse.take()))
 	}
 	d.perform(to, d.m.step(now, message))

@@ -177,6 +177,8 @@ func (m *machine) step(now time.Time, message any) []effect {
 		}
 	case Linger:
 		m.linger(now, &e.Attempt)
+	case Late:
+		m.late(now, e.Ticket)
 	case AttemptFailed:
 		m.attemptFailed(now, e)
 	case Announced:

@@ -26,6 +26,9 @@ type watch struct {
 	until time.Time // of doubt, suspicion, or of the next try to bring it back
 	next  time.Time // when a suspected one is looked at again
 	life  time.Time // the last sign of life while there was something to do
+	// unheard is how long it had been silent when the last request that it had left it for being late: what is granted next
+	// takes over from there, or one that hangs would never be found, whose requests all go away in time.
+	unheard time.Duration
 
 	pace    pace
 	held    [paceBuckets]uint32 // gaps of a suspicion: learned if it was none
@@ -128,9 +131,16 @@ func (m *machine) prefilling(reserved int) (took time.Duration, known bool) {
 // watched notes a grant. busy: there was something to do before it.
 func (m *machine) watched(now time.Time, r *Reserve, busy bool) {
 	if !busy {
-		m.watch.life = now // it was silent because it had nothing to say
+		m.watch.life = now.Add(-m.watch.unheard) // else it was silent because it had nothing to say
 	}
 	m.watch.queue = append(m.watch.queue, prefill{r.Claim.Ticket, r.Claim.PrefillTokens, r.Prefill})
+}
+
+// late notes the silence of a replica whose last request leaves it because it has brought nothing in time.
+func (m *machine) late(now time.Time, t scoring.Ticket) {
+	if l := m.ledger.Load(); l.Reserved+l.Running == 1 && m.ledger.State(t) == ledger.Reserved {
+		m.watch.unheard = now.Sub(m.watch.life)
+	}
 }
 
 // beats takes what the streams showed.
@@ -152,7 +162,7 @@ func (m *machine) beats(now time.Time, b Beats) {
 // alive notes a sign of life and ends what was thought before it.
 func (m *machine) alive(now, at time.Time, why string) {
 	w := &m.watch
-	w.life = at
+	w.life, w.unheard = at, 0
 	switch w.phase {
 	case calm:
 	case doubt:
@@ -173,7 +183,7 @@ func (m *machine) alive(now, at time.Time, why string) {
 
 // revive brings a replica back that hung.
 func (m *machine) revive(now time.Time, why string) {
-	m.watch.phase, m.watch.life, m.failedProbes = calm, now, 0
+	m.watch.phase, m.watch.life, m.watch.unheard, m.failedProbes = calm, now, 0, 0
 	m.dropCanary()
 	m.emit(hurryProbe{})
 	if m.state == Down {

@@ -195,6 +195,64 @@ func TestProgressIsLife(t *testing.T) {
 	require.Equal(t, Ready, w.m.state)
 }
 
+// TestLateRequestsAddUp: a replica that hangs is found though each of its requests leaves it before the bound.
+func TestLateRequestsAddUp(t *testing.T) {
+	const silence = 100 * time.Millisecond // of each request; the bound is 250 ms
+	for name, c := range map[string]struct {
+		leaves  func(w *watched, a Attempt)
+		beside  bool // another stream runs, and goes on
+		suspect bool
+	}{
+		"late":                       {func(w *watched, a Attempt) { w.at(0, Late{a.Claim.Ticket}); w.at(0, Linger{a}) }, false, true},
+		"its client leaves":          {func(w *watched, a Attempt) { w.at(0, Linger{a}) }, false, false},
+		"late, beside one that runs": {func(w *watched, a Attempt) { w.at(0, Late{a.Claim.Ticket}); w.at(0, Linger{a}); w.last = w.now }, true, false},
+		"late, and then a token comes": {func(w *watched, a Attempt) {
+			w.at(0, Late{a.Claim.Ticket})
+			w.at(0, Linger{a})
+			w.last = w.now
+			w.at(0, Beats{Last: &w.last})
+		}, false, false},
+		"late after its end": {func(w *watched, a Attempt) {
+			w.at(0, End{Ticket: a.Claim.Ticket, Reason: ledger.Finished})
+			w.at(0, Late{a.Claim.Ticket})
+		}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWatched(t, 100, false)
+			if c.beside {
+				w.run(1)
+			}
+			ask := func() Attempt {
+				claim, took := w.claim(), 5*time.Millisecond
+				claim.PrivateBlocks = 1
+				w.at(0, &Reserve{Claim: claim, Incarnation: w.m.life.incarnation, Prefill: &took})
+				require.True(t, has[grant](w.bench.last))
+				w.last = w.now.Add(-time.Second)
+				if c.beside {
+					w.last = w.now
+				}
+				return Attempt{Claim: claim, Incarnation: w.m.life.incarnation, Began: w.now}
+			}
+			for range 2 {
+				a := ask()
+				w.pass(silence, false)
+				c.leaves(w, a)
+				if !c.beside {
+					w.pass(time.Minute, false) // with nothing to do
+				}
+				require.Equal(t, calm, w.m.watch.phase)
+			}
+			ask()
+			w.pass(silence, false)
+			require.Equal(t, c.suspect, w.m.watch.phase == suspect)
+			if c.suspect {
+				w.pass(time.Second, false)
+				require.Equal(t, Down, w.m.state)
+			}
+		})
+	}
+}
+
 // TestIdleIsNoSilence: a replica that has nothing to do is not asked why it says nothing.
 func TestIdleIsNoSilence(t *testing.T) {
 	w := newWatched(t, 100, true)

@@ -39,6 +39,9 @@ type (
 	// know of the attempt, because it may be the last that anybody says of it: an instance of the actor that has not heard of
 	// the ticket books it now.
 	Linger struct{ Attempt }
+	// Late: another replica has answered the request of a ticket that has brought nothing here in the time that was predicted
+	// for it. Its Linger follows. From the request's goroutine.
+	Late struct{ Ticket scoring.Ticket }
 	// AttemptFailed: the engine failed the attempt. After Stalled the ticket lingers as after Linger, because the attempt may
 	// still run; after Broken it does unless the engine confirms aborts. Any other kind ends it. From the request's goroutine.
 	AttemptFailed struct {

@@ -3,6 +3,8 @@ package stream
 import (
 	"slices"
 	"time"
+
+	"plimsoll/actors/replica"
 )
 
 // hedge is a request's second attempt beside a first one that is stuck before its first token. A request has one at most, and
@@ -127,6 +129,9 @@ func (m *machine) won(a *attempt) {
 		return
 	}
 	if other := m.rival(a); other != nil {
+		if other.id != m.hedge.attempt {
+			m.emit(toReplica{other.place.Ref, replica.Late{Ticket: other.place.Claim.Ticket}})
+		}
 		m.abort(other)
 	}
 	a.leg.limit = a.limit

@@ -122,7 +122,7 @@ func TestRace(t *testing.T) {
 		taken         int // of the retry budget afterwards
 	}{
 		"the hedge is first": {"a", "b", func(r *rig) []string { return r.do(text(2, "x")) }, []string{
-			"a: linger 1", "abort 1", "failed 1 on a", "leg 0 is on b", "hedge won",
+			"a: late 1", "a: linger 1", "abort 1", "failed 1 on a", "leg 0 is on b", "hedge won",
 			"b: started 2", "first token of b after 0s", `b: learned 3 ""`, `leg 0: 1 "x"`,
 		}, 0},
 		"the first one is first": {"p", "b", func(r *rig) []string { return r.do(text(1, "x")) }, []string{
@@ -130,7 +130,7 @@ func TestRace(t *testing.T) {
 			"p: started 1", "first token of p after 6s", `p: learned 3 ""`, `leg 0: 1 "x"`,
 		}, 0},
 		"an end is as good as a token": {"a", "b", func(r *rig) []string { return r.do(tokens(2).finish(engine.FinishStop)) }, []string{
-			"a: linger 1", "abort 1", "failed 1 on a", "leg 0 is on b", "hedge won", "leg 0: stop after 0", "ended well",
+			"a: late 1", "a: linger 1", "abort 1", "failed 1 on a", "leg 0 is on b", "hedge won", "leg 0: stop after 0", "ended well",
 		}, 0},
 		"an abort on the engine is none": {"a", "b", func(r *rig) []string { return r.do(tokens(2).finish(engine.FinishAbort)) }, []string{}, 1},
 		"what is found cached is none":   {"a", "b", func(r *rig) []string { return r.do(tokens(2).cached(1)) }, []string{"b: cached 1 of 1 predicted"}, 1},

@@ -212,6 +212,8 @@ func replicaWord(message any) string {
 		return fmt.Sprintf("end %d %s", e.Ticket.Number, e.Reason)
 	case replica.Linger:
 		return fmt.Sprintf("linger %d", e.Claim.Ticket.Number)
+	case replica.Late:
+		return fmt.Sprintf("late %d", e.Ticket.Number)
 	case replica.AttemptFailed:
 		return fmt.Sprintf("attempt failed %d %s", e.Claim.Ticket.Number, e.Failure.Kind)
 	case replica.Learned:
