@@ -112,6 +112,10 @@ e2e-vllm: build ## test with two real vLLM servers on the CPU and a tiny model (
 dst: build ## simulate SEEDS (1000) seeds with faults, from seed FIRST (1) on, on all cores (100000 is the long run)
 	@bin/plimsoll dst --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),1)
 
+.PHONY: dst-actors
+dst-actors: tokenizers-lib ## run SEEDS (200) seeds, from seed FIRST (0) on, through a real node too: its answers must be the simulation's
+	DST_ACTORS_SEEDS=$(or $(SEEDS),200) DST_ACTORS_FIRST=$(or $(FIRST),0) go test -race -count 1 -timeout 2h -v -run '^TestTheActorsAnswerTheSame$$' ./testbench/dst | grep -v '^ *\(=== \|--- PASS\)'
+
 .PHONY: dst-plants
 dst-plants: build ## plant each known kind of bug in the simulated code, and see its checker find it within 1000 seeds
 	@bin/plimsoll dst --plants --first 0 --seeds 1000

@@ -138,7 +138,7 @@ func TestAReaderThatIsTooSlowIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &script{caps: confirms, generate: says("hello, this is too long for you", time.Millisecond)}
 		n := newNode(t, e)
-		n.cfg.JournalBytes = 10 * entryBytes(&Entry{Text: "x"})
+		n.cfg.JournalBytes = 10 * (&Entry{Text: "x"}).Bytes()
 		r := n.submit(&Request{})
 		time.Sleep(time.Second) // virtual
 		n.quiet()

@@ -125,7 +125,7 @@ func (r *Response) Append(n int, entries []Entry, u Usage) (unread int) {
 			r.way.FirstTokenAt = &at
 		}
 		for i := range entries {
-			l.bytes += entryBytes(&entries[i])
+			l.bytes += entries[i].Bytes()
 		}
 		for i := range r.legs {
 			unread += r.legs[i].bytes
@@ -134,8 +134,8 @@ func (r *Response) Append(n int, entries []Entry, u Usage) (unread int) {
 	return unread
 }
 
-// entryBytes is about what an entry holds in memory.
-func entryBytes(e *Entry) int {
+// Bytes is about what an entry holds in memory: of what the reader has not taken Config.JournalBytes bounds the sum.
+func (e *Entry) Bytes() int {
 	n := 120 + len(e.Text) + len(e.ChatDelta)
 	if e.Logprob != nil {
 		n += 40 + 16*len(e.Logprob.Top)

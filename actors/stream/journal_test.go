@@ -70,13 +70,13 @@ func TestAFaultIsHeardAtOnceAndKeepsNothing(t *testing.T) {
 func TestUnreadBytesAreThoseOfAllLegs(t *testing.T) {
 	r := NewResponse(2, func() {})
 	one := r.Append(0, entry("hello"), Usage{})
-	require.Equal(t, entryBytes(&Entry{Text: "hello"}), one)
+	require.Equal(t, (&Entry{Text: "hello"}).Bytes(), one)
 	require.Equal(t, 2*one, r.Append(1, entry("hello"), Usage{}))
 	_, err := r.Next(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 2*one, r.Append(0, entry("hello"), Usage{}), "what is taken counts no more")
 	plain, full := Entry{Text: "x"}, Entry{Text: "x", Logprob: &engine.Logprob{Top: make([]engine.RankedToken, 20)}}
-	require.Greater(t, entryBytes(&full), entryBytes(&plain)+20*12)
+	require.Greater(t, full.Bytes(), plain.Bytes()+20*12)
 }
 
 func TestNextWaits(t *testing.T) {
@@ -172,7 +172,7 @@ func TestALegThatBeginsAnew(t *testing.T) {
 		r.Restart(0, Usage{})
 		require.Zero(t, r.Usage().CompletionTokens)
 		unread := r.Append(0, entry("new"), Usage{CompletionTokens: 1})
-		require.Equal(t, entryBytes(&Entry{Text: "new"}), unread)
+		require.Equal(t, (&Entry{Text: "new"}).Bytes(), unread)
 		d, err := r.Next(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, Delta{Leg: 0, Restarted: true, Entries: entry("new")}, d)

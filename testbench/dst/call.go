@@ -111,7 +111,7 @@ func (c *call) shell() stream.Shell {
 // listens says whether messages reach the call: it runs, or attempts outlive it that are answered for.
 func (c *call) listens() bool { return !c.m.Done() || len(c.open) > 0 }
 
-// receive implements actor.
+// receive implements recipient.
 func (c *call) receive(message any) {
 	w := c.w
 	switch m := message.(type) {
@@ -398,7 +398,7 @@ func (c *call) Append(n int, entries []stream.Entry, _ stream.Usage) {
 		}
 		l.text = append(l.text, e.Text...)
 		if c.slow {
-			c.unread += 120 + len(e.Text)
+			c.unread += e.Bytes()
 		}
 	}
 	if first {

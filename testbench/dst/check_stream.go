@@ -222,7 +222,7 @@ func (w *world) checkOutcome(c *call) {
 	case fault.Contended, fault.NoReplica, fault.ContextLength, fault.BadInput:
 		ok = c.rejected || troubled // where it was rejected its cause was looked at
 	case fault.Unauthorized, fault.Forbidden, fault.ModelNotFound, fault.NotFound, fault.MethodNotAllowed, fault.BodyTooLarge,
-		fault.MediaType, fault.EngineRefused, fault.Internal, fault.ShuttingDown, fault.NumKinds:
+		fault.MediaType, fault.EngineRefused, fault.Internal, fault.ShuttingDown, fault.OverQuota, fault.NumKinds:
 	}
 	if !ok {
 		w.violate(Outcome, "call %d fails without a cause: %s: %s", c.n, c.fault.Kind, c.fault.Message)

@@ -21,6 +21,13 @@
 //
 // Callers: plimsoll dst, make dst, and this package's tests. A run owns all its state; runs share nothing.
 //
+// # Two drivers
+//
+// This package's tests run seeds through a second driver too: a real node (plimsoll/actors: its actors, supervision, request
+// goroutines and feeds) in the virtual time of a synctest bubble, among the same engines. Requests come as they came in the
+// seed's run, and what was done to engines, actors and clients there (a deed) is done again at its time. The tests say which
+// answers must be equal, and how many were compared.
+//
 // # What is checked
 //
 // A [Checker] stands outside the code under test: it sees what goes into a machine and what comes out of it, keeps books

@@ -155,11 +155,22 @@ func (f *feed) note() {
 
 // Subscribe implements replica.FeedShell.
 func (f *feed) Subscribe(s *replica.Subscription) {
+	l := f.newLink()
+	l.sub = s
+	l.from = mailbox{w: f.w, id: f.w.newBox()}
+	f.connect(l, l.sink)
+}
+
+// newLink makes a subscription, which is not connected.
+func (f *feed) newLink() *link {
+	return &link{w: f.w, feed: f, cfg: f.cfg, armed: none, ended: none, turned: none, flowed: none, retry: f.cfg.ConnectFirst}
+}
+
+// connect begins one, unless it is told that nothing is published.
+func (f *feed) connect(l *link, sink func(engine.KVBatch)) {
 	w := f.w
 	f.subs++
-	l := &link{w: w, feed: f, cfg: f.cfg, sub: s, armed: none, ended: none, turned: none, flowed: none, retry: f.cfg.ConnectFirst}
-	l.from = mailbox{w: w, id: w.newBox()}
-	l.m = kvevents.NewMachine(f.cfg, w.entropyOf(f.host, 1+f.subs<<8).Uint64, l.sink)
+	l.m = kvevents.NewMachine(f.cfg, w.entropyOf(f.host, 1+f.subs<<8).Uint64, sink)
 	f.link = l
 	switch {
 	case w.healed == none && w.now < f.host.p.pub.absentBy:

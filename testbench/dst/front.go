@@ -59,7 +59,7 @@ func (f *front) shell() router.Shell {
 	return f
 }
 
-// receive implements actor.
+// receive implements recipient.
 func (f *front) receive(message any) {
 	w := f.w
 	if f.panics {

@@ -66,7 +66,7 @@ func (w *world) newHost() *host {
 	}
 	h.ref = replica.NewRef(h.id, modelName, engineStub{caps: w.capabilities()}, nil)
 	h.box = mailbox{w: w, owner: h, id: w.newBox()}
-	h.p = newProcess(w, h, w.engineConfig())
+	h.p = newProcess(w, h, w.engineConfig(), w.drawPublisher())
 	h.feed = newFeed(w, h)
 	h.connection.host = h
 	h.books.init(h)
@@ -104,7 +104,7 @@ func (h *host) shell() replica.Shell {
 	return h
 }
 
-// receive implements actor.
+// receive implements recipient.
 func (h *host) receive(message any) {
 	if h.panics {
 		h.panic(message)

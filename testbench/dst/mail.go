@@ -6,7 +6,7 @@ import "time"
 // were sent, as actors of one process have it; or each pair of actors has an order of its own, as across nodes.
 type mailbox struct {
 	w         *world
-	owner     actor
+	owner     recipient
 	id        int32
 	queue     []any
 	scheduled bool
@@ -15,8 +15,8 @@ type mailbox struct {
 	last      map[int32]time.Duration // by sender: when its last message comes
 }
 
-// actor handles the messages of a mailbox, one at a time.
-type actor interface{ receive(message any) }
+// recipient handles the messages of a mailbox, one at a time.
+type recipient interface{ receive(message any) }
 
 // post sends a message.
 func (b *mailbox) post(from *mailbox, message any) {

@@ -37,14 +37,15 @@ type process struct {
 	pub *publisher // of its cache events
 }
 
-func newProcess(w *world, h *host, cfg sim.Config) *process {
+func newProcess(w *world, h *host, cfg sim.Config, pub *publisher) *process {
 	p := &process{w: w, host: h, cfg: cfg, alive: true, lives: 1, byID: map[string]*attempt{}, slow: 1, refuses: NumFaults, trouble: NumFaults}
 	m, err := sim.New(p.cfg, sim.Deps{Source: source})
 	if err != nil {
 		panic(err)
 	}
 	p.m = m
-	p.pub = newPublisher(p)
+	p.pub = pub
+	pub.serves(p)
 	return p
 }
 

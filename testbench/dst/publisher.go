@@ -60,9 +60,9 @@ func (o window) is(w *world) bool { return w.healed == none && w.now >= o.from &
 // lifeSeconds keeps lives apart in the times that batches carry: a batch says in it which one it is.
 const lifeSeconds = 1_000_000
 
-func newPublisher(p *process) *publisher {
-	w := p.w
-	b := &publisher{w: w, p: p, replays: !w.chance(0.1), bound: 10_000, absentBy: none}
+// drawPublisher draws what does not change. A process then has it serve.
+func (w *world) drawPublisher() *publisher {
+	b := &publisher{replays: !w.chance(0.1), bound: 10_000, absentBy: none}
 	if w.chance(0.2) {
 		b.bound = 2 + w.rng.IntN(60)
 	}
@@ -70,7 +70,6 @@ func newPublisher(p *process) *publisher {
 	for w.chance(0.3) {
 		from := w.between(0, w.plan.safety)
 		b.outages = append(b.outages, window{from, from + w.between(10*time.Millisecond, 8*time.Second)})
-		w.at(from, evFeed).msg = b
 	}
 	b.wire = kvpub.DefaultConfig()
 	if w.chance(0.25) {
@@ -86,8 +85,23 @@ func newPublisher(p *process) *publisher {
 			b.absentBy = b.mute.to
 		}
 	}
-	b.begin()
 	return b
+}
+
+// alike is a publisher that is drawn as this one was.
+func (b *publisher) alike() *publisher {
+	return &publisher{
+		wire: b.wire, replays: b.replays, bound: b.bound, absentBy: b.absentBy, mute: b.mute, outages: b.outages, proxied: b.proxied,
+	}
+}
+
+// serves begins the first life of a process's publisher.
+func (b *publisher) serves(p *process) {
+	b.w, b.p = p.w, p
+	for _, o := range b.outages {
+		b.w.at(o.from, evFeed).msg = b
+	}
+	b.begin()
 }
 
 // fieldsMin is the oldest array form that tells of salts.

@@ -24,9 +24,7 @@ func (letters) Decode(ids []uint32, _ bool) (string, error) {
 	b := buf[:0]
 	whole := true
 	for _, id := range ids {
-		switch {
-		case id == idEnd:
-		default:
+		if id != idEnd {
 			b, whole = append(b, spelling(id)...), whole && id < halves
 		}
 	}
