@@ -48,6 +48,7 @@ type (
 	Finished struct {
 		Replica  scoring.ReplicaID
 		Ticket   scoring.Ticket
+		Prompt   scoring.Tokens // of the leg, without what it produced before
 		Produced scoring.Tokens // by the leg
 		Limit    scoring.Tokens // the most it could produce; 0: that is not known
 		Broken   bool           // by the engine's failure: it says nothing of how long answers are

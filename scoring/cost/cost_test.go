@@ -17,99 +17,190 @@ import (
 // tenPerSecond makes sums that can be done by hand: 0.1 s a prompt token, 1 s a step and 0.01 s a KV token.
 var tenPerSecond = cost.Rates{PrefillSecondsPerToken: 0.1, StepSeconds: 1, StepSecondsPerKVToken: 0.01}
 
-var even = cost.Weights{Wait: 1, Prefill: 1, Decode: 1, Residents: 1}
+var plain = cost.Prices{Decode: 1, Others: 1}
 
-// TestPredictByHand: each part of the formula in README.md, worked out.
-func TestPredictByHand(t *testing.T) {
+// TestCostByHand: each part of the formula in README.md, worked out.
+func TestCostByHand(t *testing.T) {
 	d := cost.Demand{PromptTokens: 100, OutputTokens: 10}
+	soon, late := start.Add(-3*time.Second), start.Add(-time.Minute)
+	queued := ledger.Load{
+		Reserved: 1, QueuedPrefillTokens: 50, OldestPrefillTokens: 50, ReservedPromptTokens: 70, RemainingOutputTokens: 4,
+	}
+	since := func(at *time.Time) ledger.Load {
+		ld := queued
+		ld.OldestPrefill = at
+		return ld
+	}
+	decoding := ledger.Load{Running: 2, DecodeSlots: 2, DecodeKVTokens: 300, RemainingOutputTokens: 40}
+	even := cost.DefaultWeights()
 	for _, tc := range []struct {
-		name string
-		r    cost.Replica
-		hit  scoring.Tokens
-		want cost.Breakdown
+		name    string
+		load    ledger.Load
+		pending cost.Pending
+		hit     scoring.Tokens
+		held    cost.Held
+		prices  cost.Prices
+		weights cost.Weights
+		want    cost.Breakdown
 	}{
-		{"idle", cost.Replica{}, 0, cost.Breakdown{PrefillSeconds: 10, DecodeSeconds: 20}},
-		{"overlap", cost.Replica{}, 60, cost.Breakdown{PrefillSeconds: 4, DecodeSeconds: 20}},
-		{"a full hit computes one token", cost.Replica{}, 100, cost.Breakdown{PrefillSeconds: 0.1, DecodeSeconds: 20}},
+		{"idle", ledger.Load{}, cost.Pending{}, 0, cost.Held{}, plain, even, cost.Breakdown{PrefillSeconds: 10, DecodeSeconds: 20}},
+		{"overlap", ledger.Load{}, cost.Pending{}, 60, cost.Held{}, plain, even, cost.Breakdown{PrefillSeconds: 4, DecodeSeconds: 20}},
 		{
-			"queued prefill",
-			cost.Replica{Load: ledger.Load{Reserved: 1, QueuedPrefillTokens: 50, OldestPrefillTokens: 50, RemainingOutputTokens: 4}},
-			0,
-			// wait 50*0.1; step 1+0.01*150; one resident: stalled 10 s, and 4 of its steps slower by 100*0.01.
-			cost.Breakdown{WaitSeconds: 5, PrefillSeconds: 10, DecodeSeconds: 25, ResidentSeconds: 14},
+			"a full hit computes one token",
+			ledger.Load{},
+			cost.Pending{},
+			100,
+			cost.Held{},
+			plain, even,
+			cost.Breakdown{PrefillSeconds: 0.1, DecodeSeconds: 20},
 		},
 		{
-			"queued prefill, under way for 3 s",
-			cost.Replica{
-				Load:           ledger.Load{Reserved: 1, QueuedPrefillTokens: 50, OldestPrefillTokens: 50},
-				PrefillElapsed: 3 * time.Second,
-			},
+			// wait 50*0.1; step 1+0.01*170; one resident: stalled 10 s, and 4 of its steps slower by 100*0.01.
+			"queued prefill", queued,
+			cost.Pending{},
 			0,
-			cost.Breakdown{WaitSeconds: 2, PrefillSeconds: 10, DecodeSeconds: 25, ResidentSeconds: 10},
+			cost.Held{},
+			plain, even,
+			cost.Breakdown{WaitSeconds: 5, PrefillSeconds: 10, DecodeSeconds: 27, StallSeconds: 10, SlowerSeconds: 4},
 		},
 		{
-			"queued prefill, late: a tenth is left",
-			cost.Replica{
-				Load:           ledger.Load{Reserved: 1, QueuedPrefillTokens: 50, OldestPrefillTokens: 50},
-				PrefillElapsed: time.Minute,
-			},
+			"queued prefill, under way for 3 s", since(&soon),
+			cost.Pending{},
 			0,
-			cost.Breakdown{WaitSeconds: 0.5, PrefillSeconds: 10, DecodeSeconds: 25, ResidentSeconds: 10},
+			cost.Held{},
+			plain, even,
+			cost.Breakdown{WaitSeconds: 2, PrefillSeconds: 10, DecodeSeconds: 27, StallSeconds: 10, SlowerSeconds: 4},
 		},
 		{
-			"decoding",
-			cost.Replica{Load: ledger.Load{Running: 2, DecodeSlots: 2, DecodeKVTokens: 300, RemainingOutputTokens: 40}},
+			"queued prefill, late: a tenth is left", since(&late),
+			cost.Pending{},
 			0,
+			cost.Held{},
+			plain, even,
+			cost.Breakdown{WaitSeconds: 0.5, PrefillSeconds: 10, DecodeSeconds: 27, StallSeconds: 10, SlowerSeconds: 4},
+		},
+		{
 			// step 1+0.01*400; two residents: 10 s each, and min(10, 20) steps slower by 1 s.
-			cost.Breakdown{PrefillSeconds: 10, DecodeSeconds: 50, ResidentSeconds: 40},
+			"decoding", decoding,
+			cost.Pending{},
+			0,
+			cost.Held{},
+			plain, even,
+			cost.Breakdown{PrefillSeconds: 10, DecodeSeconds: 50, StallSeconds: 20, SlowerSeconds: 20},
 		},
 		{
 			"sent there a moment ago",
-			cost.Replica{PendingRequests: 1, PendingPrefillTokens: 50},
+			ledger.Load{},
+			cost.Pending{Requests: 1, PromptTokens: 70, PrefillTokens: 50, OutputTokens: 4},
 			0,
-			cost.Breakdown{WaitSeconds: 5, PrefillSeconds: 10, DecodeSeconds: 25, ResidentSeconds: 10},
+			cost.Held{},
+			plain, even,
+			cost.Breakdown{WaitSeconds: 5, PrefillSeconds: 10, DecodeSeconds: 27, StallSeconds: 10, SlowerSeconds: 4},
+		},
+		{
+			"one waits for it", decoding,
+			cost.Pending{},
+			0,
+			cost.Held{Requests: 1, PrefillSeconds: 7},
+			plain, even,
+			cost.Breakdown{HeldSeconds: 7, PrefillSeconds: 10, DecodeSeconds: 50, StallSeconds: 30, SlowerSeconds: 30},
+		},
+		{
+			"decode is worth three times waiting, new blocks half their prefill", decoding,
+			cost.Pending{},
+			60,
+			cost.Held{},
+			cost.Prices{Decode: 3, NewBlocks: 0.5, Others: 1},
+			even,
+			cost.Breakdown{PrefillSeconds: 4, DecodeSeconds: 150, StallSeconds: 8, SlowerSeconds: 60, NewBlocksSeconds: 2},
+		},
+		{
+			"it has waited as long as anybody would: others count half", decoding,
+			cost.Pending{},
+			60,
+			cost.Held{},
+			cost.Prices{Decode: 3, NewBlocks: 0.5, Others: 0.5},
+			even,
+			cost.Breakdown{PrefillSeconds: 4, DecodeSeconds: 75, StallSeconds: 4, SlowerSeconds: 30, NewBlocksSeconds: 1},
+		},
+		{
+			"leaning to reuse and to a short time to first token", queued,
+			cost.Pending{},
+			60,
+			cost.Held{PrefillSeconds: 1},
+			cost.Prices{Decode: 1, NewBlocks: 1, Others: 1},
+			cost.Weights{Reuse: 4, TTFT: 2},
+			cost.Breakdown{
+				WaitSeconds: 10, HeldSeconds: 2, PrefillSeconds: 8, DecodeSeconds: 27, StallSeconds: 4, SlowerSeconds: 4,
+				NewBlocksSeconds: 16,
+			},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := cost.Predict(d, tc.r, tc.hit, tenPerSecond, even)
-			require.InDelta(t, tc.want.WaitSeconds, got.WaitSeconds, 1e-9, "wait")
-			require.InDelta(t, tc.want.PrefillSeconds, got.PrefillSeconds, 1e-9, "prefill")
-			require.InDelta(t, tc.want.DecodeSeconds, got.DecodeSeconds, 1e-9, "decode")
-			require.InDelta(t, tc.want.ResidentSeconds, got.ResidentSeconds, 1e-9, "residents")
+			r := cost.ReplicaAt(start, &tc.load, tc.pending, tenPerSecond)
+			got := r.Cost(&d, tc.hit, tc.held, &tc.prices, &tc.weights)
+			want, have := tc.want.Parts(), got.Parts()
+			for i, name := range cost.PartNames() {
+				require.InDelta(t, want[i], have[i], 1e-9, name)
+			}
 			require.InDelta(t, tc.want.TotalSeconds(), got.TotalSeconds(), 1e-9)
 		})
 	}
 }
 
-// TestPredictIsSane: whatever the load, no part is negative or not a number, overlap never makes a replica dearer, and
+// TestMemoryByHand: two residents with 20 tokens to come each, at steps of 1+0.01*300 = 4 s, hold 400 tokens. Who is 50 short
+// waits for an eighth of twice what they still need.
+func TestMemoryByHand(t *testing.T) {
+	r := cost.ReplicaAt(start, &ledger.Load{Running: 2, DecodeKVTokens: 300, RemainingOutputTokens: 40}, cost.Pending{}, tenPerSecond)
+	require.InDelta(t, 20, r.MemorySeconds(50, 400, &plain), 1e-9)
+	require.InDelta(t, 60, r.MemorySeconds(50, 400, &cost.Prices{Decode: 3}), 1e-9)
+	require.InDelta(t, 20, r.MemorySeconds(50, 400, &cost.Prices{Decode: 0.5}), 1e-9)
+	require.Zero(t, r.MemorySeconds(0, 400, &plain))
+	idle := cost.Replica{Rates: tenPerSecond}
+	require.Zero(t, idle.MemorySeconds(50, 400, &plain), "nobody is there who could give anything back")
+}
+
+// TestCostIsSane: whatever the load, no part is negative or not a number, overlap never makes a replica dearer, and
 // more work there never makes it cheaper.
-func TestPredictIsSane(t *testing.T) {
+func TestCostIsSane(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := func(name string, most int) int { return rapid.IntRange(0, most).Draw(t, name) }
 		d := cost.Demand{
 			PromptTokens: scoring.Tokens(count("prompt", 200_000)), OutputTokens: scoring.Tokens(count("output", 10_000)),
 		}
-		r := cost.Replica{
-			Load: ledger.Load{
-				Reserved: count("reserved", 9), Running: count("running", 300),
-				QueuedPrefillTokens: scoring.Tokens(count("queued", 1_000_000)), QueuedPrefillTokens2: float64(count("queued2", 1e9)),
-				OldestPrefillTokens: scoring.Tokens(count("oldest", 100_000)), DecodeKVTokens: scoring.Tokens(count("kv", 1_000_000)),
-				RemainingOutputTokens: scoring.Tokens(count("remaining", 100_000)),
-			},
-			PendingRequests: count("pending", 5), PendingPrefillTokens: scoring.Tokens(count("pending tokens", 100_000)),
-			PrefillElapsed: time.Duration(count("elapsed", 100_000)-100) * time.Millisecond,
+		began := start.Add(time.Duration(count("elapsed", 100_000)-50_000) * time.Millisecond)
+		ld := ledger.Load{
+			Reserved: count("reserved", 9), Running: count("running", 300),
+			QueuedPrefillTokens: scoring.Tokens(count("queued", 1_000_000)), QueuedPrefillTokens2: float64(count("queued2", 1e9)),
+			OldestPrefill: &began, OldestPrefillTokens: scoring.Tokens(count("oldest", 100_000)),
+			DecodeKVTokens:        scoring.Tokens(count("kv", 1_000_000)),
+			RemainingOutputTokens: scoring.Tokens(count("remaining", 100_000)),
 		}
+		p := cost.Pending{Requests: count("pending", 5), PromptTokens: scoring.Tokens(count("pending tokens", 100_000))}
+		p.PrefillTokens = scoring.Tokens(count("pending prefill", int(p.PromptTokens)))
+		prices := cost.Prices{Decode: float64(count("decode", 600)) / 100, NewBlocks: float64(count("new", 6)), Others: float64(count("others", 100)) / 100}
+		held := cost.Held{Requests: float64(count("held", 9)), PrefillSeconds: float64(count("held seconds", 100))}
+		weights := cost.DefaultWeights()
 		hit := scoring.Tokens(count("hit", 250_000))
-		got := cost.Predict(d, r, hit, cost.DefaultRates(), cost.DefaultWeights())
-		for _, part := range []float64{got.WaitSeconds, got.PrefillSeconds, got.DecodeSeconds, got.ResidentSeconds} {
+		of := func(ld ledger.Load, hit scoring.Tokens) cost.Breakdown {
+			r := cost.ReplicaAt(start, &ld, p, cost.DefaultRates())
+			b := r.Cost(&d, hit, held, &prices, &weights)
+			b.MemorySeconds = r.MemorySeconds(float64(count("missing", 1000)), float64(count("held tokens", 100_000)), &prices)
+			return b
+		}
+		got := of(ld, hit)
+		for _, part := range got.Parts() {
 			require.False(t, math.IsNaN(part) || math.IsInf(part, 0) || part < 0, "%+v", got)
 		}
-		none := cost.Predict(d, r, 0, cost.DefaultRates(), cost.DefaultWeights())
+		got.MemorySeconds = 0
+		none := of(ld, 0)
+		none.MemorySeconds = 0
 		require.LessOrEqual(t, got.TotalSeconds(), none.TotalSeconds()+1e-9)
-		busier := r
-		busier.Load.QueuedPrefillTokens += 1000
-		busier.Load.DecodeKVTokens += 1000
-		more := cost.Predict(d, busier, hit, cost.DefaultRates(), cost.DefaultWeights())
+		busier := ld
+		busier.QueuedPrefillTokens += 1000
+		busier.DecodeKVTokens += 1000
+		more := of(busier, hit)
+		more.MemorySeconds = 0
 		require.GreaterOrEqual(t, more.TotalSeconds(), got.TotalSeconds())
 	})
 }
@@ -129,7 +220,7 @@ func TestLearnerFindsTrueRates(t *testing.T) {
 		for range 1000 {
 			noise := 0.9 + 0.2*rng.Float64()
 			tokens, hit := scoring.Tokens(100+rng.IntN(20_000)), scoring.Tokens(rng.IntN(20_000))
-			l.FirstToken("a", tokens, hit, seconds(noise*truth.PrefillSeconds(tokens, hit)))
+			l.FirstToken(start, "a", tokens, hit, seconds(noise*truth.PrefillSeconds(tokens, hit)))
 			kv := scoring.Tokens(rng.IntN(400_000))
 			l.Step("a", kv, seconds(noise*truth.StepSecondsAt(kv)))
 		}
@@ -150,7 +241,7 @@ func TestPriorUntilSeen(t *testing.T) {
 	require.Equal(t, cost.DefaultRates(), l.Rates("a"))
 	tokens := scoring.Tokens(1000)
 	predicted := cost.DefaultRates().PrefillSeconds(tokens, 0)
-	l.FirstToken("a", tokens, 0, seconds(10*predicted))
+	l.FirstToken(start, "a", tokens, 0, seconds(10*predicted))
 	// Ten times the prediction, less the pass that any first token takes, beside a 128th of the longest prefill seen at the
 	// prior for the fleet, and half of it at the fleet's for the replica.
 	measured := 10*predicted - cost.DefaultRates().StepSeconds
@@ -170,14 +261,14 @@ func TestLearnerSurvivesNonsense(t *testing.T) {
 		took := rapid.Int64Range(-1e9, 1e12)
 		t.Repeat(map[string]func(*rapid.T){
 			"first token": func(t *rapid.T) {
-				l.FirstToken("a", scoring.Tokens(count.Draw(t, "tokens")), scoring.Tokens(count.Draw(t, "hit")),
+				l.FirstToken(start, "a", scoring.Tokens(count.Draw(t, "tokens")), scoring.Tokens(count.Draw(t, "hit")),
 					time.Duration(took.Draw(t, "took")))
 			},
 			"step": func(t *rapid.T) {
 				l.Step("a", scoring.Tokens(count.Draw(t, "kv")), time.Duration(took.Draw(t, "gap")))
 			},
 			"output": func(t *rapid.T) {
-				l.Output(scoring.Tokens(count.Draw(t, "produced")), scoring.Tokens(count.Draw(t, "limit")))
+				l.Output(scoring.Tokens(count.Draw(t, "prompt")), scoring.Tokens(count.Draw(t, "produced")), scoring.Tokens(count.Draw(t, "limit")))
 			},
 			"": func(t *rapid.T) {
 				r := l.Rates("a")
@@ -187,8 +278,11 @@ func TestLearnerSurvivesNonsense(t *testing.T) {
 					require.False(t, math.IsNaN(v) || math.IsInf(v, 0) || v < 0, "%+v", r)
 				}
 				require.Positive(t, r.StepSecondsAt(1))
-				n := l.OutputTokens(100)
-				require.True(t, n > 0 && n <= 100)
+				f := l.Answer(300, 100)
+				require.True(t, f.MeanTokens > 0 && f.MeanTokens <= 100 && f.MostTokens > 0 && f.MostTokens <= 100, "%+v", f)
+				require.True(t, f.Variance >= 0 && f.Variance <= 2500, "%+v", f)
+				busy := l.Busy(start, "a")
+				require.True(t, busy >= 0 && busy < 1)
 			},
 		})
 	})
@@ -197,37 +291,145 @@ func TestLearnerSurvivesNonsense(t *testing.T) {
 // TestPredictedOutput: min(max_tokens, p90 of the last answers); 512 before any.
 func TestPredictedOutput(t *testing.T) {
 	l := cost.NewLearner(cost.DefaultConfig())
-	require.EqualValues(t, 512, l.OutputTokens(4096))
-	require.EqualValues(t, 100, l.OutputTokens(100))
-	for n := range 100 {
-		l.Output(scoring.Tokens(n+1), 0)
+	most := func(limit scoring.Tokens) scoring.Tokens { return l.Answer(300, limit).MostTokens }
+	require.EqualValues(t, 512, most(4096))
+	require.EqualValues(t, 100, most(100))
+	for n := range scoring.Tokens(100) {
+		l.Output(0, n+1, 0)
 	}
-	require.EqualValues(t, 90, l.OutputTokens(4096))
-	require.EqualValues(t, 16, l.OutputTokens(16))
+	require.EqualValues(t, 90, most(4096))
+	require.EqualValues(t, 16, most(16))
+	f := l.Answer(300, 4096)
+	require.EqualValues(t, 51, f.MeanTokens, "50.5 rounded up")
+	require.InDelta(t, (100*100-1)/12.0, f.Variance, 1e-6, "of 1 to 100")
 	for range 512 {
-		l.Output(7, 0)
+		l.Output(0, 7, 0)
 	}
-	require.EqualValues(t, 7, l.OutputTokens(4096), "only the last 512 answers count")
+	require.Equal(t, cost.Forecast{MeanTokens: 7, MostTokens: 7}, l.Answer(300, 4096), "only the last 512 answers count")
+}
+
+// TestPredictedByPrompt: from twenty answers to prompts about as long on, their lengths count and no others.
+func TestPredictedByPrompt(t *testing.T) {
+	l := cost.NewLearner(cost.DefaultConfig())
+	for range 200 {
+		l.Output(1000, 100, 0)
+	}
+	for range 19 {
+		l.Output(100_000, 10, 0)
+	}
+	require.Greater(t, l.Answer(70_000, 4096).MeanTokens, scoring.Tokens(80), "too few to tell")
+	l.Output(131_000, 10, 0)
+	require.Equal(t, cost.Forecast{MeanTokens: 10, MostTokens: 10}, l.Answer(65_536, 4096))
+	require.Equal(t, cost.Forecast{MeanTokens: 100, MostTokens: 100}, l.Answer(512, 4096))
+	require.Equal(t, cost.Forecast{MeanTokens: 50, MostTokens: 50}, l.Answer(512, 50))
 }
 
 // TestPredictedShareOfTheLimit: answers that go to their limits are predicted to do so, though only short ones have finished;
 // those that end by themselves under a high limit do not make others long, and the other way round.
 func TestPredictedShareOfTheLimit(t *testing.T) {
 	l := cost.NewLearner(cost.DefaultConfig())
+	most := func(limit scoring.Tokens) scoring.Tokens { return l.Answer(300, limit).MostTokens }
 	for i := range scoring.Tokens(8) {
-		require.Less(t, l.OutputTokens(1000), scoring.Tokens(528), "too few to tell")
-		l.Output(520+i, 520+i)
+		require.Less(t, most(1000), scoring.Tokens(528), "too few to tell")
+		l.Output(300, 520+i, 520+i)
 	}
-	require.EqualValues(t, 1000, l.OutputTokens(1000), "they took all of it")
-	require.EqualValues(t, 600, l.OutputTokens(600))
+	require.Equal(t, cost.Forecast{MeanTokens: 1000, MostTokens: 1000}, l.Answer(300, 1000), "they took all of it")
+	require.EqualValues(t, 600, most(600))
 	for range 100 {
-		l.Output(200, 4096)
+		l.Output(300, 200, 4096)
 	}
-	require.EqualValues(t, 201, l.OutputTokens(4096), "49 thousandths")
-	require.EqualValues(t, 1000, l.OutputTokens(1000))
-	require.Zero(t, l.OutputTokens(0))
-	require.EqualValues(t, 1, l.OutputTokens(1))
+	require.EqualValues(t, 201, most(4096), "49 thousandths")
+	require.EqualValues(t, 1000, most(1000))
+	require.Zero(t, most(0))
+	require.EqualValues(t, 1, most(1))
 }
+
+// TestForecastOfKnownLengths: drawn from a distribution, lengths are forecast with its mean, quantile and variance.
+func TestForecastOfKnownLengths(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, tc := range []struct {
+		name                 string
+		draw                 func() float64
+		mean, most, variance float64
+	}{
+		{"uniform 1 to 1000", func() float64 { return 1 + 999*rng.Float64() }, 500, 900, 1000 * 1000 / 12.0},
+		{"memoryless of mean 300", func() float64 { return 1 + 300*rng.ExpFloat64() }, 300, 300 * math.Log(10), 300 * 300},
+		{"constant", func() float64 { return 200 }, 200, 200, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := cost.NewLearner(cost.DefaultConfig())
+			for range 512 {
+				l.Output(1000, scoring.Tokens(tc.draw()), 0)
+			}
+			f := l.Answer(1000, 100_000)
+			require.InDelta(t, tc.mean, float64(f.MeanTokens), 0.1*tc.mean)
+			require.InDelta(t, tc.most, float64(f.MostTokens), 0.15*tc.most)
+			require.InDelta(t, tc.variance, f.Variance, 0.3*tc.variance)
+		})
+	}
+}
+
+// TestBusy: seconds of prefill of the last half minute, forgotten by e in 30 s.
+func TestBusy(t *testing.T) {
+	l := cost.NewLearner(cost.DefaultConfig())
+	require.Zero(t, l.Busy(start, "a"))
+	step := cost.DefaultRates().StepSeconds
+	l.FirstToken(start, "a", 60_000, 0, seconds(3+step))
+	require.InEpsilon(t, 0.1, l.Busy(start, "a"), 1e-6)
+	require.InEpsilon(t, 0.1/math.E, l.Busy(start.Add(30*time.Second), "a"), 1e-6)
+	require.Zero(t, l.Busy(start, "b"))
+	for i := range 300 {
+		l.FirstToken(start.Add(time.Duration(i)*time.Second), "a", 20_000, 0, time.Second+seconds(step))
+	}
+	busy := l.Busy(start.Add(299*time.Second), "a")
+	require.Greater(t, busy, 0.95, "it does nothing else")
+	require.Less(t, busy, 1.0)
+	l.FirstToken(start.Add(299*time.Second), "a", 20_000, 0, time.Minute)
+	require.Less(t, l.Busy(start.Add(299*time.Second), "a"), 1.0)
+}
+
+// TestTrueRatesUnderNoiseAndOutliers: whatever the device, one observation in twelve being up to a hundred times too long does
+// not hide its rates: prefill and steps are found within 30 %. Prompts that share a pass show all of its time at the first.
+func TestTrueRatesUnderNoiseAndOutliers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 9))
+		slower := math.Exp(rapid.Float64Range(math.Log(0.2), math.Log(100)).Draw(t, "slower"))
+		steeper := rapid.Float64Range(0.3, 3).Draw(t, "steeper")
+		truth := cost.DefaultRates()
+		truth.PrefillSecondsPerToken *= slower
+		truth.PrefillSecondsPerToken2 *= slower
+		truth.StepSeconds *= slower
+		truth.StepSecondsPerKVToken *= slower * steeper
+		outlier := func() float64 {
+			if rng.IntN(12) == 0 {
+				return 1 + 99*rng.Float64()
+			}
+			return 0.8 + 0.4*rng.Float64()
+		}
+		l := cost.NewLearner(cost.DefaultConfig())
+		for range 600 {
+			tokens, hit := scoring.Tokens(200+rng.IntN(20_000)), scoring.Tokens(rng.IntN(20_000))
+			took := truth.PrefillSeconds(tokens, hit)
+			if rng.IntN(4) == 0 { // two in one pass
+				l.FirstToken(start, "a", tokens, hit, seconds(truth.StepSeconds+outlier()*2*took))
+				l.FirstToken(start, "a", tokens, hit, 0)
+			} else {
+				l.FirstToken(start, "a", tokens, hit, seconds(truth.StepSeconds+outlier()*took))
+			}
+			for range 3 {
+				kv := scoring.Tokens(rng.IntN(400_000))
+				l.Step("a", kv, seconds(outlier()*truth.StepSecondsAt(kv)))
+			}
+		}
+		got := l.Rates("a")
+		require.InEpsilon(t, truth.PrefillSeconds(10_000, 5000), got.PrefillSeconds(10_000, 5000), 0.3)
+		for _, kv := range []scoring.Tokens{100_000, 200_000, 350_000} {
+			require.InEpsilon(t, truth.StepSecondsAt(kv), got.StepSecondsAt(kv), 0.3, "at %d", kv)
+		}
+	})
+}
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
@@ -236,7 +438,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func TestSlowFleetIsLearnedFast(t *testing.T) {
 	l := cost.NewLearner(cost.DefaultConfig())
 	for range 3 {
-		l.FirstToken("seen", 92, 0, 450*time.Millisecond)
+		l.FirstToken(start, "seen", 92, 0, 450*time.Millisecond)
 		for range 16 {
 			l.Step("seen", 150, 55*time.Millisecond)
 		}
@@ -254,9 +456,9 @@ func TestSlowFleetIsLearnedFast(t *testing.T) {
 // count as slow at prefill beside one that has shown a long one.
 func TestShortPromptsTellLittle(t *testing.T) {
 	l := cost.NewLearner(cost.DefaultConfig())
-	l.FirstToken("long", 20_000, 0, 1300*time.Millisecond)
+	l.FirstToken(start, "long", 20_000, 0, 1300*time.Millisecond)
 	for range 20 {
-		l.FirstToken("short", 10, 20_000, 14*time.Millisecond)
+		l.FirstToken(start, "short", 10, 20_000, 14*time.Millisecond)
 	}
 	require.InEpsilon(t, l.Rates("long").PrefillSeconds(20_000, 0), l.Rates("short").PrefillSeconds(20_000, 0), 0.5)
 }

@@ -1,8 +1,6 @@
 package cost
 
 import (
-	"math/bits"
-	"slices"
 	"time"
 
 	"plimsoll/scoring"
@@ -17,8 +15,8 @@ type Config struct {
 	OutputsKept int
 	// OutputQuantile of them is the prediction.
 	OutputQuantile float64
-	// PrefillKeep and StepKeep are what an observation weighs after one more was made: 0.98 remembers some 50.
-	PrefillKeep, StepKeep float64
+	// StepKeep is what a run of steps weighs after one more was seen: 0.995 remembers some 200.
+	StepKeep float64
 	// PriorShare is what the prior of a replica's prefill speed weighs, as a share of the longest prefill that the fleet
 	// has shown: relative to the work seen, so that it gives way as fast on a device a hundred times slower.
 	PriorShare float64
@@ -28,7 +26,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Prior: DefaultRates(), FirstOutputTokens: 512, OutputsKept: 512, OutputQuantile: 0.9,
-		PrefillKeep: 0.98, StepKeep: 0.995, PriorShare: 0.5,
+		StepKeep: 0.995, PriorShare: 0.5,
 	}
 }
 
@@ -39,24 +37,18 @@ type Learner struct {
 	fleet    observed
 	longest  float64 // predicted seconds of the longest prefill seen, slowly forgotten
 	replicas map[scoring.ReplicaID]*observed
-	outputs  quantiles
-	// shares are what answers took of their limits, in thousandths, by the bits of the limit.
-	shares [limitBits]quantiles
+	outputs  lengths
 }
-
-const (
-	limitBits = 33
-	// sharesEnough is from how many answers with limits of one size on their shares mean something.
-	sharesEnough = 8
-)
 
 // observed is what one replica's streams showed.
 type observed struct {
 	speed    speed
 	prefills int // observed, as far as prefillsKnown
+	busy     busy
 	steps    line
 	past     line // as steps, but it forgets slowly
 	pace     trend
+	odd      float64 // the share of runs of steps that took much longer than predicted, of late
 }
 
 // prefillsKnown is how many prefills a replica must have shown before its own speed counts as known.
@@ -70,15 +62,11 @@ func (l *Learner) KnowsPrefill(id scoring.ReplicaID) bool {
 
 // NewLearner returns a learner that knows only its priors.
 func NewLearner(cfg Config) *Learner {
-	l := &Learner{
+	return &Learner{
 		cfg:      cfg,
 		replicas: map[scoring.ReplicaID]*observed{},
-		outputs:  quantiles{keep: max(1, cfg.OutputsKept)},
+		outputs:  newLengths(max(1, cfg.OutputsKept)),
 	}
-	for i := range l.shares {
-		l.shares[i].keep = l.outputs.keep
-	}
-	return l
 }
 
 func (l *Learner) replica(id scoring.ReplicaID) *observed {
@@ -93,7 +81,7 @@ func (l *Learner) replica(id scoring.ReplicaID) *observed {
 // FirstToken notes that a replica computed prefill uncached prompt tokens behind hit cached ones in the time took. That
 // is the time since the later of the dispatch of the oldest request without a first token and the previous first token
 // there, so that a queue is not counted twice; 0 for first tokens of the same instant, which share one measured time.
-func (l *Learner) FirstToken(id scoring.ReplicaID, prefill, hit scoring.Tokens, took time.Duration) {
+func (l *Learner) FirstToken(now time.Time, id scoring.ReplicaID, prefill, hit scoring.Tokens, took time.Duration) {
 	predicted := l.cfg.Prior.PrefillSeconds(prefill, hit)
 	if predicted <= 0 || took < 0 {
 		return
@@ -101,9 +89,10 @@ func (l *Learner) FirstToken(id scoring.ReplicaID, prefill, hit scoring.Tokens, 
 	// A first token takes a pass of its own, however short the prompt: that is no prefill.
 	measured := max(0, took.Seconds()-l.Rates(id).StepSeconds)
 	l.longest = max(predicted, l.longest*longestKeep)
-	l.fleet.speed.observe(measured, predicted, l.cfg.PrefillKeep)
+	l.fleet.speed.observe(measured, predicted)
 	o := l.replica(id)
-	o.speed.observe(measured, predicted, l.cfg.PrefillKeep)
+	o.speed.observe(measured, predicted)
+	o.busy.add(now, measured)
 	o.prefills = min(o.prefills+1, prefillsKnown)
 }
 
@@ -116,9 +105,9 @@ func (l *Learner) Step(id scoring.ReplicaID, kvTokens scoring.Tokens, gap time.D
 	if gap <= 0 || kvTokens < 0 {
 		return
 	}
-	l.fleet.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
 	o := l.replica(id)
 	seconds := gap.Seconds()
+	counts := o.usual(seconds, l.Rates(id).StepSecondsAt(kvTokens))
 	if o.past.n >= trendAfter {
 		step, perKV := o.past.fit(l.Rates(id), stepPull)
 		if predicted := step + perKV*float64(kvTokens); predicted > 0 {
@@ -127,23 +116,44 @@ func (l *Learner) Step(id scoring.ReplicaID, kvTokens scoring.Tokens, gap time.D
 		}
 	}
 	o.past.observe(float64(kvTokens), seconds, pastKeep)
-	o.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
-}
-
-// Output notes the length of a finished answer, and the limit that it had; 0: that is not known.
-func (l *Learner) Output(produced, limit scoring.Tokens) {
-	if produced <= 0 {
-		return
-	}
-	l.outputs.push(int(produced))
-	if limit > 0 {
-		l.sharesOf(limit).push(int(min(1000, (1000*produced+limit-1)/limit)))
+	if counts {
+		l.fleet.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
+		o.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
 	}
 }
 
-// sharesOf are the shares of limits about as large.
-func (l *Learner) sharesOf(limit scoring.Tokens) *quantiles {
-	return &l.shares[min(bits.Len64(uint64(limit)), limitBits-1)] //nolint:gosec // above 0
+const (
+	// stepsKnown is from how many runs of steps on one that is much slower than they say may be left out.
+	stepsKnown = 8
+	// stepMost is how many times as long as predicted a run may take: a pause is no pace.
+	stepMost = 2
+	// oddKeep is what the share of such runs keeps with one more. Above oddMost they are no exception: the replica has changed.
+	oddKeep, oddMost = 0.9, 0.5
+)
+
+// usual says whether a run of steps counts for the pace.
+func (o *observed) usual(seconds, predicted float64) bool {
+	odd := 0.0
+	if o.steps.n >= stepsKnown && seconds > stepMost*predicted {
+		odd = 1
+	}
+	o.odd += (1 - oddKeep) * (odd - o.odd)
+	return odd == 0 || o.odd > oddMost
+}
+
+// Output notes the length of a finished answer, that of its prompt, and the limit that it had; 0: that is not known.
+func (l *Learner) Output(prompt, produced, limit scoring.Tokens) {
+	if produced > 0 {
+		l.outputs.observe(prompt, produced, limit)
+	}
+}
+
+// Busy is the share of its time that a replica has spent on prefill in the last half minute or so, below 1.
+func (l *Learner) Busy(now time.Time, id scoring.ReplicaID) float64 {
+	if o := l.replicas[id]; o != nil {
+		return o.busy.share(now)
+	}
+	return 0
 }
 
 // Forget drops what is known of a replica: it left, or came back as another machine.
@@ -172,39 +182,12 @@ const (
 	fleetPull = 1.0 / 64
 )
 
-// OutputTokens implements [Estimator]. The prediction is the quantile of what answers took of limits about as large: who sets a
-// low limit often means it, and the first answers to finish are the short ones, whose lengths say too little of the others
-// while their shares of their limits do not. Where too few had such a limit it is the quantile of all lengths.
-func (l *Learner) OutputTokens(maxTokens scoring.Tokens) scoring.Tokens {
+// Answer implements [Estimator].
+func (l *Learner) Answer(prompt, maxTokens scoring.Tokens) Forecast {
 	if maxTokens <= 0 {
-		return 0
+		return Forecast{}
 	}
-	if shares := l.sharesOf(maxTokens); len(shares.sorted) >= sharesEnough {
-		share := scoring.Tokens(shares.at(l.cfg.OutputQuantile))
-		return max(1, min(maxTokens, (share*maxTokens+999)/1000))
-	}
-	expected := l.cfg.FirstOutputTokens
-	if len(l.outputs.sorted) > 0 {
-		expected = scoring.Tokens(l.outputs.at(l.cfg.OutputQuantile))
-	}
-	return min(maxTokens, expected)
-}
-
-// speed compares measured with predicted prefill time, both decayed.
-type speed struct{ measured, predicted float64 }
-
-func (s *speed) observe(measured, predicted, keep float64) {
-	s.measured = keep*s.measured + measured
-	s.predicted = keep*s.predicted + predicted
-}
-
-// factor is measured over predicted, pulled to prior as if weight seconds had been seen at it.
-func (s *speed) factor(prior, weight float64) float64 {
-	if s.predicted+weight == 0 {
-		return prior
-	}
-	const least = 1e-6 // a replica that seems to need no time still orders its prompts by length
-	return max(least, (s.measured+weight*prior)/(s.predicted+weight))
+	return l.outputs.forecast(prompt, maxTokens, l.cfg.OutputQuantile, l.cfg.FirstOutputTokens)
 }
 
 // line is a decayed least-squares fit of step time on KV tokens, started with two points of the prior.
@@ -245,35 +228,4 @@ func (f *line) fit(prior Rates, weight float64) (step, perKV float64) {
 		return 0, g.xy / g.xx // through the origin
 	}
 	return intercept, slope
-}
-
-// quantiles keeps the last values twice: in the order they came and sorted.
-type quantiles struct {
-	keep   int
-	ring   []int
-	next   int
-	sorted []int
-}
-
-func (q *quantiles) push(v int) {
-	if len(q.ring) < q.keep {
-		q.ring = append(q.ring, v)
-	} else {
-		at, _ := slices.BinarySearch(q.sorted, q.ring[q.next])
-		q.sorted = slices.Delete(q.sorted, at, at+1)
-		q.ring[q.next] = v
-		q.next = (q.next + 1) % q.keep
-	}
-	at, _ := slices.BinarySearch(q.sorted, v)
-	q.sorted = slices.Insert(q.sorted, at, v)
-}
-
-// at returns the smallest value that at least the share p of all does not exceed.
-func (q *quantiles) at(p float64) int {
-	n := len(q.sorted)
-	i := int(p * float64(n))
-	if float64(i) == p*float64(n) && i > 0 {
-		i--
-	}
-	return q.sorted[min(max(0, i), n-1)]
 }

@@ -1,6 +1,10 @@
 package cost
 
-import "plimsoll/scoring"
+import (
+	"time"
+
+	"plimsoll/scoring"
+)
 
 // Rates say how fast a replica works. They follow a roofline: prefill is bound by arithmetic, a decode step by reading
 // the weights and the KV of its batch.
@@ -49,6 +53,8 @@ func (r Rates) scaled(factor float64) Rates {
 type Estimator interface {
 	// Rates returns a replica's rates; of one never seen, those of its fleet.
 	Rates(id scoring.ReplicaID) Rates
-	// OutputTokens predicts how long an answer becomes that may have maxTokens.
-	OutputTokens(maxTokens scoring.Tokens) scoring.Tokens
+	// Busy is the share of its time that a replica spends on prefill, below 1.
+	Busy(now time.Time, id scoring.ReplicaID) float64
+	// Answer predicts how long an answer becomes that may have maxTokens.
+	Answer(prompt, maxTokens scoring.Tokens) Forecast
 }

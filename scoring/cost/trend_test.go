@@ -48,13 +48,13 @@ func TestSlowdownComparesWithItsOwnPast(t *testing.T) {
 func TestKnowsPrefill(t *testing.T) {
 	l := NewLearner(DefaultConfig())
 	for range 10 {
-		l.FirstToken("a", 1000, 0, time.Second)
+		l.FirstToken(time.Time{}, "a", 1000, 0, time.Second)
 	}
 	require.True(t, l.KnowsPrefill("a"))
 	require.False(t, l.KnowsPrefill("b"))
 	for range prefillsKnown {
 		require.False(t, l.KnowsPrefill("b"))
-		l.FirstToken("b", 1000, 0, time.Second)
+		l.FirstToken(time.Time{}, "b", 1000, 0, time.Second)
 	}
 	require.True(t, l.KnowsPrefill("b"))
 	l.Forget("b")

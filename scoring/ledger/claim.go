@@ -20,7 +20,19 @@ type Claim struct {
 	PromptTokens          scoring.Tokens
 	PrefillTokens         scoring.Tokens // the part of the prompt that is not cached there
 	PredictedOutputTokens scoring.Tokens
+	// ExpectedOutputTokens is the mean of what is predicted, where PredictedOutputTokens is what hardly any answer exceeds.
+	ExpectedOutputTokens scoring.Tokens
 }
+
+// remaining is what a sequence that has produced so many tokens is expected to produce yet. One that outlives its expectation is
+// a long one: some of it is always to come, as far as it may grow.
+func (c *Claim) remaining(produced scoring.Tokens) scoring.Tokens {
+	return max(0, min(max(c.ExpectedOutputTokens-produced, c.ExpectedOutputTokens/outlived), c.SequenceTokens-c.PromptTokens-produced))
+}
+
+// outlived is the part of its expectation that a sequence which has outlived it is expected to produce yet: lengths of answers
+// lie between constant and memoryless.
+const outlived = 4
 
 // blocks is what the claim holds if it shares with nobody.
 func (c *Claim) blocks() scoring.Blocks { return scoring.Blocks(len(c.SharedKeys)) + c.PrivateBlocks }
@@ -31,6 +43,7 @@ type Plan struct {
 	Keys            []prefix.Key // of the prompt's full blocks, in the replica's block size
 	PromptTokens    scoring.Tokens
 	OutputTokens    scoring.Tokens // to reserve: predicted (expected mode) or the most allowed (strict mode)
+	ExpectedTokens  scoring.Tokens // of output, on average
 	MaxOutputTokens scoring.Tokens // the most the answer may have
 	MarginBlocks    scoring.Blocks // kept beyond the reserved output, at least one in expected mode
 	OverlapTokens   scoring.Tokens // cached on the replica
@@ -57,6 +70,7 @@ func (p Plan) Claim(limits scoring.Limits) Claim {
 		PromptTokens:          p.PromptTokens,
 		PrefillTokens:         max(1, p.PromptTokens-p.OverlapTokens),
 		PredictedOutputTokens: output,
+		ExpectedOutputTokens:  max(1, min(p.ExpectedTokens, p.MaxOutputTokens, room)),
 	}
 	if p.Shares && p.PromptTokens > 0 {
 		c.SharedKeys = p.Keys[:min(len(p.Keys), int((p.PromptTokens-1)/limits.BlockTokens))]

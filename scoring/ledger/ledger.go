@@ -22,6 +22,7 @@ type Ledger struct {
 	sum     contribution         // over all tickets
 	states  [NumStates]int
 	queue   *list.List // of *booking in state Reserved, in the order of their grants
+	started time.Time  // the last first token
 	ended   recent
 	foreign foreign
 
@@ -44,8 +45,8 @@ type booking struct {
 type contribution struct {
 	private, overdraft scoring.Blocks
 	seats              int
-	prefill            scoring.Tokens
-	prefill2           int64 // twice u*(hit + u/2): a whole number, so that sums do not drift
+	prefill, prompts   scoring.Tokens // of those without a first token
+	prefill2           int64          // twice u*(hit + u/2): a whole number, so that sums do not drift
 	decodeKV           scoring.Tokens
 	remaining          scoring.Tokens
 }
@@ -53,7 +54,7 @@ type contribution struct {
 func (b *booking) contribution() contribution {
 	c := contribution{private: b.claim.PrivateBlocks, overdraft: b.overdraft, seats: b.claim.Seats}
 	if b.state == Reserved {
-		c.prefill = b.claim.PrefillTokens
+		c.prefill, c.prompts = b.claim.PrefillTokens, b.claim.PromptTokens
 		hit := max(0, b.claim.PromptTokens-b.claim.PrefillTokens)
 		c.prefill2 = int64(c.prefill) * int64(2*hit+c.prefill)
 	}
@@ -61,7 +62,7 @@ func (b *booking) contribution() contribution {
 		c.decodeKV = b.claim.PromptTokens + b.produced
 	}
 	if b.state == Reserved || b.state == Running {
-		c.remaining = max(0, b.claim.PredictedOutputTokens-b.produced)
+		c.remaining = b.claim.remaining(b.produced)
 	}
 	return c
 }
@@ -71,6 +72,7 @@ func (c *contribution) add(o contribution, sign int) {
 	c.overdraft += scoring.Blocks(sign) * o.overdraft
 	c.seats += sign * o.seats
 	c.prefill += scoring.Tokens(sign) * o.prefill
+	c.prompts += scoring.Tokens(sign) * o.prompts
 	c.prefill2 += int64(sign) * o.prefill2
 	c.decodeKV += scoring.Tokens(sign) * o.decodeKV
 	c.remaining += scoring.Tokens(sign) * o.remaining
@@ -199,11 +201,12 @@ func (l *Ledger) update(b *booking, change func()) {
 
 // Start notes the first token of a reserved ticket: it leaves the prefill queue and takes its place in the batch. False
 // if the ticket is not reserved.
-func (l *Ledger) Start(t scoring.Ticket, _ time.Time) bool {
+func (l *Ledger) Start(t scoring.Ticket, now time.Time) bool {
 	b := l.tickets[t]
 	if b == nil || b.state != Reserved {
 		return false
 	}
+	l.started = now
 	l.update(b, func() { b.state = Running })
 	return true
 }
@@ -391,6 +394,7 @@ func (l *Ledger) Load() Load {
 		Running:               l.states[Running],
 		Lingering:             l.states[Lingering],
 		QueuedPrefillTokens:   l.sum.prefill,
+		ReservedPromptTokens:  l.sum.prompts,
 		QueuedPrefillTokens2:  float64(l.sum.prefill2) / 2,
 		DecodeSlots:           l.states[Running],
 		DecodeKVTokens:        l.sum.decodeKV,
@@ -398,8 +402,11 @@ func (l *Ledger) Load() Load {
 	}
 	if front := l.queue.Front(); front != nil {
 		if b, ok := front.Value.(*booking); ok {
-			granted := b.granted
-			ld.OldestPrefill, ld.OldestPrefillTokens = &granted, b.claim.PrefillTokens
+			since := b.granted
+			if l.started.After(since) {
+				since = l.started
+			}
+			ld.OldestPrefill, ld.OldestPrefillTokens = &since, b.claim.PrefillTokens
 		}
 	}
 	return ld

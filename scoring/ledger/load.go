@@ -24,7 +24,10 @@ type Load struct {
 	// QueuedPrefillTokens2 is the sum over the same tickets of u*(hit + u/2), u uncached tokens behind hit cached ones:
 	// what the quadratic part of prefill costs is proportional to it.
 	QueuedPrefillTokens2 float64
-	// OldestPrefill is when the first of those tickets was granted; nil if there is none.
+	// ReservedPromptTokens are all prompt tokens of the same tickets.
+	ReservedPromptTokens scoring.Tokens
+	// OldestPrefill is since when the first of those tickets can be worked on: its grant, or the last first token of another
+	// one if that was later; nil if there is none.
 	OldestPrefill *time.Time
 	// OldestPrefillTokens is that ticket's part of QueuedPrefillTokens.
 	OldestPrefillTokens scoring.Tokens
@@ -32,7 +35,7 @@ type Load struct {
 	DecodeSlots int // running sequences
 	// DecodeKVTokens are prompt and produced tokens of the running sequences.
 	DecodeKVTokens scoring.Tokens
-	// RemainingOutputTokens is what reserved and running sequences are predicted to produce yet.
+	// RemainingOutputTokens is what reserved and running sequences are expected to produce yet.
 	RemainingOutputTokens scoring.Tokens
 }
 

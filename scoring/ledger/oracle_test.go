@@ -26,6 +26,7 @@ type oracle struct {
 	history []scoring.Blocks // what was booked since the last sample
 	running []int            // seats booked since then
 	missed  int
+	started time.Time // the last first token
 }
 
 type held struct {
@@ -37,6 +38,18 @@ type held struct {
 	granted   time.Time
 	lingers   time.Time
 	until     time.Time
+}
+
+// rest is what is still expected of an answer: a quarter of the expectation once it is outlived, never past the limit.
+func (h *held) rest() scoring.Tokens {
+	rest := h.ExpectedOutputTokens - h.produced
+	if outlived := h.ExpectedOutputTokens / 4; rest < outlived {
+		rest = outlived
+	}
+	if room := h.SequenceTokens - h.PromptTokens - h.produced; rest > room {
+		rest = room
+	}
+	return max(0, rest)
 }
 
 func (o *oracle) find(t scoring.Ticket) *held {
@@ -63,17 +76,22 @@ func (o *oracle) load() ledger.Load {
 		case ledger.Reserved:
 			ld.Reserved++
 			ld.QueuedPrefillTokens += h.PrefillTokens
+			ld.ReservedPromptTokens += h.PromptTokens
 			u, hit := float64(h.PrefillTokens), float64(h.PromptTokens-h.PrefillTokens)
 			ld.QueuedPrefillTokens2 += u * (hit + u/2)
 			if ld.OldestPrefill == nil {
-				ld.OldestPrefill, ld.OldestPrefillTokens = &h.granted, h.PrefillTokens
+				since := h.granted
+				if o.started.After(since) {
+					since = o.started
+				}
+				ld.OldestPrefill, ld.OldestPrefillTokens = &since, h.PrefillTokens
 			}
-			ld.RemainingOutputTokens += max(0, h.PredictedOutputTokens-h.produced)
+			ld.RemainingOutputTokens += h.rest()
 		case ledger.Running:
 			ld.Running++
 			ld.DecodeSlots++
 			ld.DecodeKVTokens += h.PromptTokens + h.produced
-			ld.RemainingOutputTokens += max(0, h.PredictedOutputTokens-h.produced)
+			ld.RemainingOutputTokens += h.rest()
 		case ledger.Lingering:
 			ld.Lingering++
 		case ledger.Ended, ledger.NumStates:
@@ -153,6 +171,7 @@ func drawClaim(t *rapid.T, number uint64) ledger.Claim {
 	c.PromptTokens = scoring.Tokens(shared*blockTokens + tail)
 	c.PrefillTokens = scoring.Tokens(rapid.IntRange(1, int(c.PromptTokens)).Draw(t, "prefill"))
 	c.PredictedOutputTokens = scoring.Tokens(rapid.IntRange(1, 12).Draw(t, "predicted"))
+	c.ExpectedOutputTokens = scoring.Tokens(rapid.IntRange(1, 12).Draw(t, "expected"))
 	c.SequenceTokens = c.PromptTokens + c.PredictedOutputTokens + scoring.Tokens(rapid.IntRange(0, 20).Draw(t, "room"))
 	c.PrivateBlocks = (c.PromptTokens + c.PredictedOutputTokens).Blocks(blockTokens) - scoring.Blocks(shared)
 	return c
@@ -207,6 +226,7 @@ func runLedger(t *rapid.T, did map[string]int, reasons map[ledger.Reason]int) {
 			require.Equal(t, h.state == ledger.Reserved, ok)
 			if ok {
 				h.state = ledger.Running
+				r.o.started = r.now
 				did["start"]++
 			}
 		},
