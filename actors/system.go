@@ -21,7 +21,6 @@ import (
 	"plimsoll/actors/stream"
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
-	"plimsoll/scoring/policy"
 	"plimsoll/tokenizer"
 	"plimsoll/tokenizer/chat"
 )
@@ -76,9 +75,6 @@ func (c Config) Validate() error {
 	names := map[string]bool{}
 	for _, m := range c.Models {
 		errs = append(errs, m.Router.Validate())
-		if !slices.Contains(policy.Names(), m.Router.Policy) {
-			errs = append(errs, fmt.Errorf("unknown policy %q: choose one of %s", m.Router.Policy, strings.Join(policy.Names(), ", ")))
-		}
 		if names["model "+m.Router.Model] {
 			errs = append(errs, fmt.Errorf("model %q is there twice", m.Router.Model))
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"plimsoll/scoring"
+	"plimsoll/scoring/policy"
 	"plimsoll/scoring/queue"
 )
 
@@ -45,7 +46,7 @@ func ParseAdmission(word string) (Admission, error) {
 // Config holds the limits of a router.
 type Config struct {
 	Model     string
-	Policy    string // name for policy.New
+	Policy    policy.Config
 	Admission Admission
 	Queue     queue.Config
 	// TenantWeights are the shares of those who have others than 1, by name, while requests of several tenants wait.
@@ -65,6 +66,8 @@ type Config struct {
 	DefaultMaxTokens scoring.Tokens
 	// RanksMax is how often a request is ranked anew after a refused reservation before it goes back to the queue.
 	RanksMax int
+	// MatchAge is for how long what the indexes hold of a waiting request's prompt is not looked up again.
+	MatchAge time.Duration
 	// ScanMax bounds how many waiting requests one sign of room makes the router try.
 	ScanMax int
 	// EncodeBytes bounds the input waiting for tokenization.
@@ -83,8 +86,8 @@ type TierCredit struct{ Host, Disk float64 }
 // DefaultConfig returns the defaults for a model.
 func DefaultConfig(model string) Config {
 	return Config{
-		Model: model, Policy: "token-load", Admission: Expected, Queue: queue.DefaultConfig(),
-		QueueTimeout: 30 * time.Second, ResumeWait: 30 * time.Second, ResumePrefillTokens: 8192, DefaultMaxTokens: 4096, RanksMax: 3, ScanMax: 160,
+		Model: model, Policy: policy.DefaultConfig(), Admission: Expected, Queue: queue.DefaultConfig(),
+		QueueTimeout: 30 * time.Second, ResumeWait: 30 * time.Second, ResumePrefillTokens: 8192, DefaultMaxTokens: 4096, RanksMax: 3, ScanMax: 160, MatchAge: 50 * time.Millisecond,
 		EncodeBytes: 64 << 20, ReserveWait: 2 * time.Second, SpeculationTTL: 10 * time.Second,
 		Credit: TierCredit{Host: 0.8, Disk: 0.5},
 	}
@@ -113,5 +116,5 @@ func (c Config) Validate() error {
 			return fmt.Errorf("the weight of tenant %q must be a positive number", name)
 		}
 	}
-	return c.Queue.Validate()
+	return errors.Join(c.Queue.Validate(), c.Policy.Validate())
 }

@@ -2,13 +2,14 @@ package router
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
+	"plimsoll/scoring/cost"
+	"plimsoll/scoring/ledger"
 	"plimsoll/scoring/prefix"
 	"plimsoll/scoring/queue"
 )
@@ -21,11 +22,17 @@ type entry struct {
 	due      int       // place among the deadlines, -1 outside
 	reranks  int       // since it was last queued
 	rests    time.Time // it is not tried before that
-	// need is a lower bound of what a replica must have free to take it, as of the last decision; 0 if none is known.
-	need scoring.Blocks
-	// As of the last decision: what its prompts take where that takes the least, and the service that it comes to.
-	prefillSeconds, chargeSeconds float64
-	bars                          []bar
+	// As of the first look (known): what its prompts take where that takes the least, together and each; the service that it comes
+	// to; what a fleet that serves whoever comes first would make it wait; and until when it may be held for a better replica.
+	known                        bool
+	prefillSeconds, leastPrefill float64
+	chargeSeconds, fcfs          float64
+	bound                        time.Time
+	bars                         []bar
+	// What the indexes hold of its prompt, by replica, as of matched, in that generation of the fleet.
+	held       []prefix.Overlap
+	matched    time.Time
+	generation uint64
 	// keys are the prompts' block keys, by block size, made when first needed.
 	keys []blockKeys
 }
@@ -93,27 +100,15 @@ func (e *entry) began() time.Time {
 	return e.sub.Arrival
 }
 
-// weigh adds a leg to what the entry takes. A token of an answer counts as two of a prompt, the weights of Sheng et al.,
-// "Fairness in Serving Large Language Models" (OSDI 2024).
-func (e *entry) weigh(l *layout) {
-	least := math.Inf(1)
-	rate := 0.0
-	for i := range l.candidates {
-		c := &l.candidates[i]
-		if c.LimitsUnknown {
-			continue
-		}
-		fresh := l.claims[i].PrefillTokens
-		if took := c.Rates.PrefillSeconds(fresh, l.plan.PromptTokens-fresh); took < least {
-			least, rate = took, c.Rates.PrefillSecondsPerToken
-		}
-	}
-	if math.IsInf(least, 1) {
-		return // nobody knows any replica
-	}
-	e.prefillSeconds += least
-	e.chargeSeconds += least + 2*rate*float64(l.plan.OutputTokens)
+// weigh adds a leg to what the entry takes: its prefill where that is shortest, and its answer. A token of an answer counts as two
+// of a prompt, the weights of Sheng et al., "Fairness in Serving Large Language Models" (OSDI 2024).
+func (e *entry) weigh(leastPrefill float64, rates cost.Rates, plan *ledger.Plan) {
+	e.prefillSeconds += leastPrefill
+	e.chargeSeconds += leastPrefill + 2*rates.PrefillSecondsPerToken*float64(plan.OutputTokens)
 }
+
+// stale says whether what is known of its prompt was not looked up at this moment.
+func (e *entry) stale(now time.Time) bool { return len(e.legs()) == 1 && !e.matched.Equal(now) }
 
 // queued is the entry as the queue sees it.
 func (e *entry) queued(weights map[string]float64) queue.Entry[*entry] {

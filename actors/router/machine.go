@@ -11,6 +11,7 @@ import (
 	"plimsoll/scoring/cost"
 	"plimsoll/scoring/ledger"
 	"plimsoll/scoring/policy"
+	"plimsoll/scoring/prefix"
 	"plimsoll/scoring/queue"
 )
 
@@ -66,11 +67,10 @@ func (dispatched) isEffect() {}
 
 // booking is what the router has asked a replica for and its snapshot does not show yet.
 type booking struct {
-	requests int
-	blocks   scoring.Blocks
-	seats    int
-	prefill  scoring.Tokens
-	asked    []*asked // in the order of their tickets; those not booked any more are dropped when they come first
+	pending cost.Pending
+	blocks  scoring.Blocks
+	seats   int
+	asked   []*asked // in the order of their tickets; those not booked any more are dropped when they come first
 }
 
 // asking is a submission whose reservations are under way.
@@ -86,6 +86,7 @@ type asking struct {
 type asked struct {
 	by     *asking
 	place  stream.Placement
+	at     int // the replica's place in the fleet, in the step that books it
 	prompt int // of the submission
 	need   scoring.Blocks
 	booked bool
@@ -103,7 +104,10 @@ type machine struct {
 	policy  policy.Policy
 	rng     *rand.Rand
 	learner *cost.Learner
-	first   map[scoring.ReplicaID]time.Time // the last first token of each replica
+
+	fleet []policy.Candidate // as the pass sees it
+	pass  pass
+	first map[scoring.ReplicaID]time.Time // the last first token of each replica
 
 	outliers outliers
 
@@ -118,9 +122,15 @@ type machine struct {
 	nextID    queue.ID
 	queuedAs  map[*stream.Call]*entry
 	deadlines indexed[*entry] // of what waits
-	pumped    pumped
+	// queuedSeconds is the sum of the least prefills of what waits.
+	queuedSeconds float64
+	// fresh are the first blocks of prompts dispatched since the last pump: who shares one may need less room than it did.
+	fresh map[prefix.Key]struct{}
+	// bound is a time before which no waiting request has waited as long as it may for a better replica.
+	bound time.Time
 	// retryAt is when a held request wants to be decided again though nothing was heard; zero if none does.
 	retryAt time.Time
+	due     bool // that time has come
 
 	newTicket func() scoring.Ticket
 	out       []effect
@@ -143,12 +153,34 @@ func newMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*m
 
 func (m *machine) emit(e effect) { m.out = append(m.out, e) }
 
+// pass is what the decisions of one moment share.
+type pass struct {
+	pass  policy.Pass
+	begun bool // in this step
+	// generation changes whenever what the indexes know of the fleet must be looked up anew; places is what it stands for.
+	generation uint64
+	places     []*replica.Place
+	// standing is what decides whether a request can ever be served; changed: it is not what the pass before saw.
+	standing []standing
+	changed  bool
+	longest  scoring.Tokens // sequence that any configured replica takes
+	quotas   bool           // some replica ramps up
+}
+
+// standing is what of a replica decides whether waiting for it helps.
+type standing struct {
+	incarnation uint64
+	limits      scoring.Limits
+	state       replica.State
+	told        bool
+}
+
 // tick is a call of the machine's timer.
 type tick struct{}
 
 // step takes one message and returns what is to be done. vs is the fleet, ordered by ID; it is not kept.
 func (m *machine) step(now time.Time, message any, vs []view) []effect {
-	m.out = nil
+	m.out, m.pass.begun = nil, false
 	m.settle(vs)
 	switch e := message.(type) {
 	case *stream.Submit: // with prompts
@@ -169,15 +201,20 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 		m.steps(now, e, vs)
 	case stream.Finished:
 		if !e.Broken {
-			m.learner.Output(e.Produced, e.Limit)
+			m.learner.Output(e.Prompt, e.Produced, e.Limit)
 		}
-		withdrawSpeculation(vs, e.Replica, e.Ticket)
-		m.prefilled(now, e.Ticket, vs)
+		m.ended(now, e.Replica, e.Ticket, vs)
 	case stream.Failed:
-		withdrawSpeculation(vs, e.Replica, e.Ticket)
-		m.prefilled(now, e.Ticket, vs)
+		m.ended(now, e.Replica, e.Ticket, vs)
 	}
 	return m.out
+}
+
+// ended hears of the end of an attempt.
+func (m *machine) ended(now time.Time, id scoring.ReplicaID, t scoring.Ticket, vs []view) {
+	m.policy.OnEnd(id)
+	withdrawSpeculation(vs, id, t)
+	m.prefilled(now, t, vs)
 }
 
 // admit checks a submission against what the fleet could ever hold and tries to place it, after those that wait.
@@ -192,6 +229,8 @@ func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
 	if sub.Begun {
 		// It was let in when it came, and what it has produced is lost if it is turned away.
 		e.deadline = since(sub).Add(m.cfg.ResumeWait)
+		m.ready(now, vs)
+		m.know(now, e, vs)
 		m.enqueue(e, true, vs)
 		m.pump(now, vs)
 		return
@@ -215,16 +254,24 @@ func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
 		}
 	}
 	if len(sub.Legs) > 1 {
+		m.ready(now, vs)
 		if f := m.never(e, vs); f != nil {
 			m.reject(e, f)
 			return
 		}
 	}
-	m.pump(now, vs) // room that nobody has heard of yet is for those who came first
-	if m.place(now, e, vs) {
+	if m.waiting.Len() > 0 {
+		// Room that nobody has heard of yet is for those who stand before it.
+		m.know(now, e, vs)
+		if m.enqueue(e, sub.Again, vs) {
+			m.due = true // whoever comes is decided for at once: it may have to be refused
+			m.pump(now, vs)
+		}
 		return
 	}
-	m.enqueue(e, sub.Again, vs)
+	if !m.place(now, e, vs) {
+		m.enqueue(e, sub.Again, vs)
+	}
 }
 
 // supersede forgets an older submission of the same call: it was made to an instance of the router that failed, and came
@@ -240,22 +287,42 @@ func (m *machine) supersede(call *stream.Call) {
 	}
 }
 
+// know works out, once, what the order of the queue and the policy's patience need of an entry.
+func (m *machine) know(now time.Time, e *entry, vs []view) {
+	if e.known {
+		return
+	}
+	m.ready(now, vs)
+	e.known = true
+	e.fcfs = m.pass.pass.FCFSSeconds()
+	for _, ask := range e.legs() {
+		plan := m.plan(e, ask)
+		d := m.demand(e, ask, &plan, vs)
+		e.weigh(m.pass.pass.LeastPrefillSeconds(&d, m.fits(now, e, ask, &plan, vs, nil)), m.learner.Rates(""), &plan)
+	}
+	e.leastPrefill = e.prefillSeconds / float64(len(e.legs()))
+	plan := m.plan(e, e.legs()[0])
+	d := m.demand(e, e.legs()[0], &plan, vs)
+	e.bound = m.policy.Bound(&d)
+}
+
 // place tries to reserve for every leg at once, the longest first; of a request that has begun for those legs that it can.
 // True: the entry needs no queue place now.
 func (m *machine) place(now time.Time, e *entry, vs []view) bool {
+	m.ready(now, vs)
+	m.know(now, e, vs)
 	by := &asking{entry: e}
 	chosen := m.scratch.chosen[:0]
-	e.need, e.prefillSeconds, e.chargeSeconds = 0, 0, 0
 	for _, ask := range e.legs() {
-		fleet := m.candidates(now, e, ask, vs, chosen)
-		e.weigh(&fleet)
-		d := m.demand(e, ask, fleet.plan, vs)
-		dec := m.policy.Decide(now, &d, fleet.candidates)
-		if m.cfg.Explain {
-			m.emit(explained{e.sub.Call.Request.ID, ask.Leg, policy.Explain(now, &d, fleet.candidates, dec, cost.DefaultWeights())})
+		plan := m.plan(e, ask)
+		fits := m.fits(now, e, ask, &plan, vs, chosen)
+		d := m.demand(e, ask, &plan, vs)
+		dec := m.decide(e, ask, &d, fits)
+		if dec.Verdict == policy.Dispatch && e.stale(now) && m.overrated(now, e, ask, &plan, dec.Index, vs) {
+			dec = m.decide(e, ask, &d, m.scratch.fits)
 		}
 		if dec.Verdict == policy.Dispatch {
-			chosen = append(chosen, m.book(now, by, ask, vs[dec.Index], &fleet, dec.Index))
+			chosen = append(chosen, m.book(now, by, ask, &plan, &d, dec.Index, vs))
 			continue
 		}
 		if e.sub.Begun && dec.Verdict == policy.Refuse && dec.Cause != policy.TooLarge {
@@ -268,6 +335,7 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 		}
 		for _, a := range chosen {
 			m.unbook(a)
+			m.rebooked(now, a.at, vs)
 			m.resumed.end(a.place.Claim.Ticket)
 		}
 		m.scratch.chosen = chosen
@@ -275,9 +343,6 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 			return false
 		}
 		if dec.Verdict == policy.Hold {
-			if len(e.legs()) == 1 { // of several, another one may be the first that does not fit the next time
-				e.need = fleet.least
-			}
 			m.retry(dec.Until)
 			return false
 		}
@@ -292,13 +357,34 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 	m.byCall[e.sub.Call] = by
 	for _, a := range chosen {
 		prefill := m.prefill(a)
-		a.place.FirstToken = m.firstTokenIn(a, prefill, vs)
+		a.place.FirstToken = m.firstTokenIn(now, a, prefill, vs)
 		m.tickets[a.place.Claim.Ticket] = a
 		m.speculate(now, a, vs)
 		m.overdue = append(m.overdue, overdue{a.place.Claim.Ticket, now.Add(m.cfg.ReserveWait)})
 		m.emit(reserve{a.place.Ref, a.place.Claim, a.place.Incarnation, prefill})
 	}
 	return true
+}
+
+// overrated looks a prompt up anew before it goes to a replica on what was known of it a moment ago. True: there is less there than
+// that.
+func (m *machine) overrated(now time.Time, e *entry, ask stream.Ask, plan *ledger.Plan, i int, vs []view) bool {
+	before := m.scratch.fits[i]
+	e.matched = time.Time{}
+	after := m.fits(now, e, ask, plan, vs, nil)[i]
+	return after.OverlapTokens < before.OverlapTokens || after.NeedBlocks > before.NeedBlocks
+}
+
+// decide asks the policy, and lays its answer out where that is asked for.
+func (m *machine) decide(e *entry, ask stream.Ask, d *policy.Demand, fits []policy.Fit) policy.Decision {
+	if !m.cfg.Explain {
+		return m.policy.Decide(d, fits)
+	}
+	table := policy.Explain(m.policy, &m.pass.pass, d, fits)
+	dec := m.policy.Decide(d, fits)
+	table.Decided(dec)
+	m.emit(explained{e.sub.Call.Request.ID, ask.Leg, table})
+	return dec
 }
 
 // prefill is how long a reservation's prompt will take its replica, as far as that has shown its own speed.
@@ -314,26 +400,25 @@ func (m *machine) prefill(a *asked) *time.Duration {
 }
 
 // firstTokenIn is how long a reservation's first token is predicted to take, behind all that waits there; nil where prefill is.
-func (m *machine) firstTokenIn(a *asked, prefill *time.Duration, vs []view) *time.Duration {
+func (m *machine) firstTokenIn(now time.Time, a *asked, prefill *time.Duration, vs []view) *time.Duration {
 	v := find(vs, a.place.Ref.ID)
 	if prefill == nil || v == nil {
 		return nil
 	}
-	b := m.pending(v.ref.ID)
-	queued := cost.Replica{Load: v.snap.Load, PendingRequests: b.requests, PendingPrefillTokens: b.prefill}
-	wait := cost.Predict(cost.Demand{}, queued, 0, m.learner.Rates(v.ref.ID), cost.DefaultWeights()).WaitSeconds
-	took := *prefill + time.Duration(wait*float64(time.Second))
+	at := cost.ReplicaAt(now, &v.snap.Load, m.pending(v.ref.ID).pending, m.learner.Rates(v.ref.ID))
+	took := *prefill + time.Duration(at.WaitSeconds*float64(time.Second))
 	return &took
 }
 
 // book counts a reservation before it is answered, so that the next decision sees it.
-func (m *machine) book(now time.Time, by *asking, ask stream.Ask, v view, fleet *layout, at int) *asked {
-	claim := fleet.claims[at]
+func (m *machine) book(now time.Time, by *asking, ask stream.Ask, plan *ledger.Plan, d *policy.Demand, i int, vs []view) *asked {
+	e, v, fit := by.entry, &vs[i], &m.scratch.fits[i]
+	claim := m.claim(e, ask, *plan, fit, v)
 	claim.Ticket = m.newTicket()
-	a := &asked{by: by, prompt: ask.Prompt, need: fleet.candidates[at].NeedBlocks, place: stream.Placement{
+	a := &asked{by: by, at: i, prompt: ask.Prompt, need: fit.NeedBlocks, place: stream.Placement{
 		Leg: ask.Leg, Claim: claim, Ref: v.ref, Incarnation: v.snap.Incarnation, EngineModel: v.snap.EngineModel,
 		BlockTokens: v.snap.Load.Limits.BlockTokens, MaxTokens: int(claim.SequenceTokens - claim.PromptTokens),
-		OverlapTokens: fleet.hits[at], Step: v.snap.StepP99,
+		OverlapTokens: m.scratch.hits[i], Step: v.snap.StepP99,
 	}}
 	b := m.booked[v.ref.ID]
 	if b == nil {
@@ -342,14 +427,24 @@ func (m *machine) book(now time.Time, by *asking, ask stream.Ask, v view, fleet 
 	}
 	a.booked = true
 	b.asked = append(b.asked, a)
-	b.requests++
-	b.blocks += a.need
-	b.seats += claim.Seats
-	b.prefill += claim.PrefillTokens
+	b.add(a, 1)
 	if ask.Produced > 0 {
 		m.resumed.begin(now, &a.place)
 	}
+	m.rebooked(now, i, vs)
+	m.policy.OnDispatch(d, m.scratch.fits, i)
 	return a
+}
+
+// add counts a reservation, or takes it off.
+func (b *booking) add(a *asked, sign int) {
+	n := scoring.Tokens(sign)
+	b.pending.Requests += sign
+	b.pending.PromptTokens += n * a.place.Claim.PromptTokens
+	b.pending.PrefillTokens += n * a.place.Claim.PrefillTokens
+	b.pending.OutputTokens += n * a.place.Claim.ExpectedOutputTokens
+	b.blocks += scoring.Blocks(sign) * a.need
+	b.seats += sign * a.place.Claim.Seats
 }
 
 // unbook takes a reservation off what is counted, if it still is.
@@ -360,11 +455,8 @@ func (m *machine) unbook(a *asked) {
 	a.booked = false
 	id := a.place.Ref.ID
 	b := m.booked[id]
-	b.requests--
-	b.blocks -= a.need
-	b.seats -= a.place.Claim.Seats
-	b.prefill -= a.place.Claim.PrefillTokens
-	if b.requests == 0 {
+	b.add(a, -1)
+	if b.pending.Requests == 0 {
 		delete(m.booked, id)
 	}
 }
@@ -550,7 +642,8 @@ func (m *machine) firstToken(now time.Time, f stream.FirstToken, vs []view) {
 		took = min(took, max(0, now.Sub(last)))
 	}
 	m.first[f.Replica] = now
-	m.learner.FirstToken(f.Replica, f.PrefillTokens, f.HitTokens, took)
+	m.policy.OnFirstToken(f.Replica)
+	m.learner.FirstToken(now, f.Replica, f.PrefillTokens, f.HitTokens, took)
 }
 
 // prefilled lets the next ones go on where one has gone on, or will not.

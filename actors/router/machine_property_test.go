@@ -47,7 +47,7 @@ func TestMachineAtQuiescence(t *testing.T) {
 
 func runMarket(t *rapid.T, did map[string]int) {
 	cfg := testConfig()
-	cfg.Policy = rapid.SampledFrom(policy.Names()).Draw(t, "policy")
+	cfg.Policy.Name = rapid.SampledFrom(policy.Names()).Draw(t, "policy")
 	cfg.Admission = rapid.SampledFrom([]Admission{Expected, Strict}).Draw(t, "admission")
 	cfg.QueueTimeout, cfg.ResumeWait, cfg.ResumePrefillTokens = 5*time.Second, 5*time.Second, 600
 	cfg.Queue.RequestsMax = 12
@@ -308,10 +308,12 @@ func (m *market) check(t *rapid.T) {
 		}
 		asked++
 		b := booked[e.ref.ID]
-		b.requests++
+		b.pending.Requests++
+		b.pending.PromptTokens += e.claim.PromptTokens
+		b.pending.PrefillTokens += e.claim.PrefillTokens
+		b.pending.OutputTokens += e.claim.ExpectedOutputTokens
 		b.blocks += a.need
 		b.seats += e.claim.Seats
-		b.prefill += e.claim.PrefillTokens
 		booked[e.ref.ID] = b
 	}
 	require.Len(t, m.m.booked, len(booked))
@@ -340,18 +342,30 @@ func (m *market) check(t *rapid.T) {
 }
 
 // held checks that nobody waits whom a decision, taken again, would dispatch or refuse. Where a policy has memory or draws
-// lots, several legs may find room together the second time, so those with one leg are looked at.
+// lots, several legs may find room together the second time, so it is looked at while all that wait have one leg.
 func (m *market) held(t *rapid.T) {
 	vs := m.views()
 	for _, e := range m.m.queuedAs {
-		if len(e.legs()) > 1 || m.now.Before(e.rests) {
+		if len(e.legs()) > 1 {
+			return
+		}
+	}
+	m.m.look(m.now, vs)
+	for _, call := range m.order() {
+		e := m.m.queuedAs[call]
+		if m.now.Before(e.rests) {
 			continue
 		}
-		l := m.m.candidates(m.now, e, e.legs()[0], vs, nil)
-		d := m.m.demand(e, e.legs()[0], l.plan, vs)
-		verdict := m.m.policy.Decide(m.now, &d, l.candidates).Verdict
-		require.True(t, verdict == policy.Hold || verdict == policy.Refuse && e.sub.Begun)
+		plan := m.m.plan(e, e.legs()[0])
+		fits := m.m.fits(m.now, e, e.legs()[0], &plan, vs, nil)
+		d := m.m.demand(e, e.legs()[0], &plan, vs)
+		dec := m.m.policy.Decide(&d, fits)
+		require.True(t, dec.Verdict == policy.Hold || dec.Verdict == policy.Refuse && e.sub.Begun)
 		m.did["held checks"]++
+		if dec.Cause == policy.BetterBusy || dec.Cause == policy.BetterFull {
+			m.did["held for a better one"]++
+			require.True(t, m.now.Before(e.bound), "it has waited too long for a better one")
+		}
 	}
 }
 

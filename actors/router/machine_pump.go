@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
-	"plimsoll/scoring"
 	"plimsoll/scoring/prefix"
 	"plimsoll/scoring/queue"
 )
@@ -15,117 +13,74 @@ import (
 // cached meanwhile, and shorter answers expected, make room that nobody reports.
 const recheck = time.Second
 
-// pumped is what the last pump saw. Deciding anew for every waiting request at every sign of room would cost a busy router
-// most of its time; for most of them a glance shows that nothing has changed.
-type pumped struct {
-	fleet []standing // each replica as it stood
-	// fresh are the first blocks of prompts dispatched since: who shares one may need less room than it did.
-	fresh map[prefix.Key]struct{}
-}
-
-// standing is what of a replica, apart from its room, decides whether a request may go there.
-type standing struct {
-	epoch, incarnation uint64
-	limits             scoring.Limits
-	state              replica.State
-	told, recovering   bool
-	suspect, ejected   bool
-	quota              int // -1: none
-}
-
 // freshMax bounds what is noted between two pumps.
 const freshMax = 1024
 
-func (p *pumped) rode(keys []prefix.Key) {
-	if len(keys) == 0 || len(p.fresh) >= freshMax {
+// note remembers what was dispatched.
+func (m *machine) note(keys []prefix.Key) {
+	if len(keys) == 0 || len(m.fresh) >= freshMax {
 		return
 	}
-	if p.fresh == nil {
-		p.fresh = map[prefix.Key]struct{}{}
+	if m.fresh == nil {
+		m.fresh = map[prefix.Key]struct{}{}
 	}
-	p.fresh[keys[0]] = struct{}{}
+	m.fresh[keys[0]] = struct{}{}
 }
 
-// survey is what a pump needs to know of the fleet.
-type survey struct {
-	changed bool           // a replica stands otherwise than at the last pump: every decision may be another one
-	most    scoring.Blocks // the most blocks that a replica with a free seat has free; 0 if none has
-}
-
-// survey looks at the fleet, and remembers it for the next time.
-func (m *machine) survey(now time.Time, vs []view) survey {
-	s := survey{changed: len(m.pumped.fleet) != len(vs)}
-	if s.changed {
-		m.pumped.fleet = make([]standing, len(vs))
-	}
-	for i := range vs {
-		snap, b := vs[i].snap, m.pending(vs[i].ref.ID)
-		st := standing{snap.Epoch, snap.Incarnation, snap.Load.Limits, snap.State, snap.Told, snap.Recovering, snap.Suspect, m.outliers.barred(now, vs[i].ref.ID, vs), -1}
-		if snap.QuotaSeats != nil {
-			st.quota = *snap.QuotaSeats
-		}
-		if st != m.pumped.fleet[i] {
-			s.changed = true
-			m.pumped.fleet[i] = st
-		}
-		shut := !st.state.Routable() || st.recovering || st.suspect || st.ejected || now.Before(snap.CoolingUntil) || snap.Load.Overdrawn()
-		if shut || snap.Load.FreeSeats() <= b.seats {
-			continue
-		}
-		s.most = max(s.most, snap.Load.FreeBlocks()-b.blocks)
-	}
-	return s
-}
-
-// pump tries the waiting requests in order. One that does not fit lets others pass; what they bring to a replica may be
-// what one before them has in common with them, and then it is tried once more.
+// pump tries the waiting requests in order. One that is not placed lets others pass; what they bring to a replica may be what
+// one before them has in common with them, and then all are tried once more.
 func (m *machine) pump(now time.Time, vs []view) {
 	if m.waiting.Len() == 0 {
 		return
 	}
 	m.retry(now.Add(recheck))
 	for again := true; again; {
-		var whole bool
-		if again, whole = m.scan(now, vs, m.survey(now, vs)); !whole {
+		m.look(now, vs)
+		wake, idle := m.policy.Idle()
+		if idle && !m.pass.changed && !m.due && (now.Before(m.bound) || !m.pass.pass.AnyRoom()) {
+			m.retry(wake)
 			return
 		}
+		m.due = false
+		again = m.scan(now, vs) && m.waiting.Len() > 0
 	}
-	m.pumped.fresh = nil
+	clear(m.fresh)
 }
 
-// scan goes through the queue once. It reports whether somebody was placed, and whether it came to the end.
-func (m *machine) scan(now time.Time, vs []view, s survey) (placed, whole bool) {
-	whole = true
+// scan goes through the queue once and reports whether somebody was placed.
+func (m *machine) scan(now time.Time, vs []view) (placed bool) {
+	m.bound = now.Add(recheck)
 	m.waiting.Scan(now, m.cfg.ScanMax, func(q queue.Entry[*entry]) queue.Visit {
 		e := q.Item
 		if now.Before(e.rests) {
 			m.retry(e.rests)
 			return queue.Keep
 		}
-		if !s.changed {
-			if s.most < 1 {
-				whole = false
-				return queue.Stop
-			}
-			if e.need > s.most && !e.sharesAny(m.pumped.fresh) {
-				return queue.Keep // it needed more the last time, and nothing says that it needs less
-			}
+		if m.place(now, e, vs) {
+			placed = true
+			m.dequeued(e)
+			return queue.Take
 		}
-		if !m.place(now, e, vs) {
-			return queue.Keep
-		}
-		placed = true
-		m.dequeued(e)
-		s.most = m.survey(now, vs).most
-		return queue.Take
+		m.patient(now, e)
+		return queue.Keep
 	})
-	return placed, whole
+	return placed
+}
+
+// patient notes until when a waiting request may be held for a better replica.
+func (m *machine) patient(now time.Time, e *entry) {
+	if e.bound.Before(m.bound) {
+		m.bound = e.bound
+	}
+	if now.Before(e.bound) {
+		m.retry(e.bound)
+	}
 }
 
 // tick deals with all whose time is up, and decides anew for all that waits if it is time for that.
 func (m *machine) tick(now time.Time, vs []view) {
 	if !m.retryAt.IsZero() && !now.Before(m.retryAt) {
-		m.retryAt, m.pumped.fleet = time.Time{}, nil
+		m.retryAt, m.due = time.Time{}, true
 	}
 	m.unanswered(now, vs)
 	m.resumed.expire(now)
@@ -160,7 +115,8 @@ func (m *machine) retry(at time.Time) {
 	}
 }
 
-func (m *machine) enqueue(e *entry, head bool, vs []view) {
+// enqueue lets an entry wait; false: it is rejected.
+func (m *machine) enqueue(e *entry, head bool, vs []view) bool {
 	var err error
 	if q := e.queued(m.cfg.TenantWeights); head {
 		err = m.waiting.PushHead(q, e.place())
@@ -172,19 +128,28 @@ func (m *machine) enqueue(e *entry, head bool, vs []view) {
 		if errors.As(err, &full) {
 			wait := m.retryAfter(vs)
 			m.reject(e, contended(wait, "all replicas are busy and the queue is full (%d %s); try again later", full.Max, full.Bound))
-			return
+			return false
 		}
 		m.reject(e, &fault.Fault{Kind: fault.Internal, Message: "internal error", Err: err})
-		return
+		return false
 	}
 	m.queuedAs[e.sub.Call] = e
 	m.deadlines.push(e)
+	m.queuedSeconds += e.prefillSeconds
+	m.retry(e.bound)
+	if e.bound.Before(m.bound) {
+		m.bound = e.bound
+	}
+	return true
 }
 
 // dequeued forgets an entry that has left the queue.
 func (m *machine) dequeued(e *entry) {
 	delete(m.queuedAs, e.sub.Call)
 	m.deadlines.remove(e.due)
+	if m.queuedSeconds -= e.prefillSeconds; m.waiting.Len() == 0 {
+		m.queuedSeconds = 0 // no rest of what was added and taken off
+	}
 }
 
 // retryAfter is about how long the queue needs, between a second and a minute, with some jitter so that refused clients

@@ -516,9 +516,11 @@ func TestCooling(t *testing.T) {
 	require.Len(t, r.places(sub), 1)
 }
 
-// TestQueueOrder: by arrival; what has had an attempt first; one that does not fit lets others pass.
+// TestQueueOrder: by arrival; what has had an attempt first; one that does not fit lets others pass, where nothing is kept for it.
 func TestQueueOrder(t *testing.T) {
-	r := newRig(t, testConfig(), 1)
+	cfg := testConfig()
+	cfg.Policy.Name = "least-requests"
+	r := newRig(t, cfg, 1)
 	s := r.site("a")
 	s.fill()
 	at := func(seconds int, again bool, tokens int) *stream.Submit {

@@ -107,9 +107,10 @@ func TestWhoGetsNothing(t *testing.T) {
 			sub := r.ask(1, 40, nil)
 			e := newEntry(1, sub)
 			vs := r.views()
-			fleet := r.m.candidates(r.now, e, sub.Legs[0], vs, nil)
-			d := r.m.demand(e, sub.Legs[0], fleet.plan, vs)
-			require.Equal(t, c.why, policy.Eligible(r.now, &d, &fleet.candidates[1]))
+			r.m.look(r.now, vs)
+			plan := r.m.plan(e, sub.Legs[0])
+			d := r.m.demand(e, sub.Legs[0], &plan, vs)
+			require.Equal(t, c.why, r.m.pass.pass.Eligible(&d, r.m.fits(r.now, e, sub.Legs[0], &plan, vs, nil), 1))
 		})
 	}
 }

@@ -43,12 +43,12 @@ func find(vs []view, id scoring.ReplicaID) *view {
 
 // scratch is memory that one decision leaves to the next.
 type scratch struct {
-	candidates []policy.Candidate
-	claims     []ledger.Claim
-	hits       []scoring.Tokens
-	matches    []match
-	excluded   []policy.Exclusion
-	chosen     []*asked
+	fits     []policy.Fit
+	hits     []scoring.Tokens // what the indexes say is cached on each, in whatever tier
+	held     []prefix.Overlap
+	matches  []match
+	excluded []policy.Exclusion
+	chosen   []*asked
 }
 
 // match is what one index holds of the prompt that is decided for, by slot.
@@ -58,10 +58,10 @@ type match struct {
 }
 
 // plan is what a leg needs, before it is fitted to a replica.
-func (m *machine) plan(e *entry, a stream.Ask, vs []view) ledger.Plan {
+func (m *machine) plan(e *entry, a stream.Ask) ledger.Plan {
 	req := e.sub.Call.Request
 	prompt := e.promptTokens(a)
-	most := max(1, longest(vs)-prompt)
+	most := max(1, m.pass.longest-prompt)
 	limit := req.MaxTokens
 	if a.MaxTokens != nil {
 		limit = a.MaxTokens
@@ -69,7 +69,8 @@ func (m *machine) plan(e *entry, a stream.Ask, vs []view) ledger.Plan {
 	if limit != nil {
 		most = min(most, scoring.Tokens(*limit))
 	}
-	p := ledger.Plan{PromptTokens: prompt, MaxOutputTokens: most}
+	answer := m.learner.Answer(prompt, most)
+	p := ledger.Plan{PromptTokens: prompt, MaxOutputTokens: most, ExpectedTokens: answer.MeanTokens}
 	if m.cfg.Admission == Strict {
 		if limit == nil {
 			p.MaxOutputTokens = min(most, m.cfg.DefaultMaxTokens)
@@ -77,7 +78,7 @@ func (m *machine) plan(e *entry, a stream.Ask, vs []view) ledger.Plan {
 		p.OutputTokens = p.MaxOutputTokens
 		return p
 	}
-	p.OutputTokens, p.MarginBlocks = m.learner.OutputTokens(most), 1
+	p.OutputTokens, p.MarginBlocks = answer.MostTokens, 1
 	return p
 }
 
@@ -92,74 +93,175 @@ func longest(vs []view) scoring.Tokens {
 	return n
 }
 
-// layout is the fleet laid out for one leg. It is valid until the next decision.
-type layout struct {
-	plan       ledger.Plan
-	candidates []policy.Candidate
-	claims     []ledger.Claim   // what each would be asked for
-	hits       []scoring.Tokens // what the index says is cached on each, in whatever tier
-	// least is a lower bound of what a replica in service must have free to take the leg, as long as no more of the prompt
-	// is cached than now.
-	least scoring.Blocks
-}
-
-// candidates lays the fleet out for one leg. chosen are the reservations for the legs before it.
-func (m *machine) candidates(now time.Time, e *entry, a stream.Ask, vs []view, chosen []*asked) layout {
-	s := &m.scratch
-	s.candidates, s.claims = slices.Grow(s.candidates[:0], len(vs))[:len(vs)], slices.Grow(s.claims[:0], len(vs))[:len(vs)]
-	s.hits = slices.Grow(s.hits[:0], len(vs))[:len(vs)]
-	used, lora := 0, e.sub.Call.Request.LoRA // used of s.matches
-	ramps := m.ramps(vs)
-	l := layout{plan: m.plan(e, a, vs), candidates: s.candidates, claims: s.claims, hits: s.hits, least: -1}
+// look begins a pass: what of the fleet every decision of this moment needs.
+func (m *machine) look(now time.Time, vs []view) {
+	p := &m.pass
+	m.fleet = slices.Grow(m.fleet[:0], len(vs))[:len(vs)]
+	if p.changed = len(p.places) != len(vs); p.changed {
+		p.places, p.generation = make([]*replica.Place, len(vs)), p.generation+1
+		p.standing = make([]standing, len(vs))
+	}
 	for i := range vs {
 		v := &vs[i]
-		plan := l.plan
-		var held prefix.Overlap
-		var rides scoring.Blocks
-		s.hits[i] = 0
-		raw := e.prompt(a).Raw // nothing is known of its blocks
-		if v.indexed() && !raw {
-			keys := e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens)
-			// The prompt's last token is always computed, so its block is never a hit.
-			full := scoring.Blocks(max(0, plan.PromptTokens-1) / v.place.BlockTokens)
-			held = capped(s.held(now, v.place, keys, &used), full)
-			rides = min(held.Device, v.snap.Load.SharedBlocks)
-			if v.place.BlockTokens == v.snap.Load.Limits.BlockTokens {
-				plan.Keys = keys
-				plan.Shares = v.ref.Capabilities.Sharing == engine.SharingFromDispatch
-			}
-			if plan.Shares && besides(chosen, v.ref, a.Prompt) {
-				held, rides = prefix.Overlap{Device: full}, full // another leg brings the prompt there
-			}
-			s.hits[i] = scoring.Tokens(held.Device+held.Host+held.Disk) * v.place.BlockTokens
-			plan.OverlapTokens = m.cfg.Credit.of(held, v.place.BlockTokens)
+		if v.place != p.places[i] {
+			p.places[i] = v.place
+			p.generation++
 		}
-		b := m.pending(v.ref.ID)
-		s.claims[i] = ledger.Claim{}
-		if v.snap.Told {
-			s.claims[i] = plan.Claim(v.snap.Load.Limits)
-		}
-		s.candidates[i] = policy.Candidate{
-			ID: v.ref.ID, Incarnation: v.snap.Incarnation, State: stateOf(v.snap.State), Void: v.snap.Recovering,
-			LimitsUnknown: !v.snap.Told, LacksChat: raw && !v.ref.Capabilities.Chat, LacksLoRA: !v.snap.Has(lora), Load: v.snap.Load,
-			PendingRequests: b.requests, PendingBlocks: b.blocks, PendingSeats: b.seats, PendingPrefillTokens: b.prefill,
-			OverlapTokens: plan.OverlapTokens, NeedBlocks: policy.NeedBlocks(s.claims[i], rides),
-			Rates: m.learner.Rates(v.ref.ID), Suspect: v.snap.Suspect, Ejected: m.outliers.barred(now, v.ref.ID, vs),
-		}
-		if quota := v.snap.QuotaSeats; quota != nil && ramps && v.snap.State == replica.Ready {
-			s.candidates[i].State, s.candidates[i].WarmingSeats = policy.Warming, *quota
-		}
-		if need := policy.NeedBlocks(s.claims[i], held.Device); v.snap.Told && v.snap.State.Routable() && (l.least < 0 || need < l.least) {
-			l.least = need
-		}
-		if e.barred(now, *v) || a.Produced > 0 && m.resumed.full(v.ref.ID, s.claims[i].PrefillTokens, m.cfg.ResumePrefillTokens) {
-			s.candidates[i].NeedBlocks = max(s.candidates[i].NeedBlocks, v.snap.Load.FreeBlocks()+1)
-		}
-		if !v.snap.CoolingUntil.IsZero() {
-			s.candidates[i].CoolingUntil = &v.snap.CoolingUntil
+		if s := (standing{v.snap.Incarnation, v.snap.Load.Limits, v.snap.State, v.snap.Told}); s != p.standing[i] {
+			p.standing[i], p.changed = s, true
 		}
 	}
-	return l
+	m.lay(now, vs)
+	p.longest, p.begun = longest(vs), true
+	p.pass.Begin(now, m.fleet, policy.Queue{Requests: m.waiting.Len(), PrefillSeconds: m.queuedSeconds})
+	m.policy.Begin(&p.pass)
+}
+
+// ready begins a pass unless this step has.
+func (m *machine) ready(now time.Time, vs []view) {
+	if !m.pass.begun {
+		m.look(now, vs)
+	}
+}
+
+// lay fills in the fleet.
+func (m *machine) lay(now time.Time, vs []view) {
+	ramps := m.ramps(vs)
+	m.pass.quotas = false
+	for i := range vs {
+		v := &vs[i]
+		b := m.pending(v.ref.ID)
+		c := &m.fleet[i]
+		*c = policy.Candidate{
+			ID: v.ref.ID, Incarnation: v.snap.Incarnation, State: stateOf(v.snap.State), Void: v.snap.Recovering,
+			LimitsUnknown: !v.snap.Told, Load: v.snap.Load, Pending: b.pending, PendingBlocks: b.blocks, PendingSeats: b.seats,
+			Rates: m.learner.Rates(v.ref.ID), Busy: m.learner.Busy(now, v.ref.ID),
+			Suspect: v.snap.Suspect, Ejected: m.outliers.barred(now, v.ref.ID, vs),
+		}
+		if quota := v.snap.QuotaSeats; quota != nil && v.snap.State == replica.Ready {
+			m.pass.quotas = true
+			if ramps {
+				c.State, c.WarmingSeats = policy.Warming, *quota
+			}
+		}
+		if !v.snap.CoolingUntil.IsZero() {
+			c.CoolingUntil = &v.snap.CoolingUntil
+		}
+	}
+}
+
+// rebooked tells the pass that what is booked on a replica has changed.
+func (m *machine) rebooked(now time.Time, i int, vs []view) {
+	if !m.pass.quotas {
+		b := m.pending(vs[i].ref.ID)
+		c := &m.fleet[i]
+		c.Pending, c.PendingBlocks, c.PendingSeats = b.pending, b.blocks, b.seats
+		m.pass.pass.Booked(i)
+		return
+	}
+	m.lay(now, vs) // whether quotas count depends on what is booked everywhere
+	for j := range m.fleet {
+		m.pass.pass.Booked(j)
+	}
+}
+
+// fits is what each replica is to a leg. It is valid until the next call. chosen are the reservations for the legs before it.
+func (m *machine) fits(now time.Time, e *entry, a stream.Ask, plan *ledger.Plan, vs []view, chosen []*asked) []policy.Fit {
+	s := &m.scratch
+	s.fits = slices.Grow(s.fits[:0], len(vs))[:len(vs)]
+	s.hits = slices.Grow(s.hits[:0], len(vs))[:len(vs)]
+	raw, lora := e.prompt(a).Raw, e.sub.Call.Request.LoRA
+	held := m.overlaps(now, e, a, vs)
+	var shape shape
+	for i := range vs {
+		v, f := &vs[i], &s.fits[i]
+		load := &m.fleet[i].Load
+		*f = policy.Fit{LacksChat: raw && !v.ref.Capabilities.Chat, LacksLoRA: lora != "" && !v.snap.Has(lora)}
+		o := held[i]
+		shares := v.shares() && !raw
+		rides := min(o.Device, load.SharedBlocks)
+		if len(chosen) > 0 && shares && besides(chosen, v.ref, a.Prompt) {
+			full := scoring.Blocks(max(0, plan.PromptTokens-1) / v.place.BlockTokens)
+			o, rides = prefix.Overlap{Device: full}, full // another leg brings the prompt there
+		}
+		s.hits[i] = 0
+		if o != (prefix.Overlap{}) {
+			f.OverlapTokens = m.cfg.Credit.of(o, v.place.BlockTokens)
+			s.hits[i] = scoring.Tokens(o.Device+o.Host+o.Disk) * v.place.BlockTokens
+		}
+		if !v.snap.Told {
+			continue
+		}
+		if shape.limits != load.Limits || shape.shares != shares {
+			shape = shapeOf(plan, load.Limits, shares)
+		}
+		if shares {
+			f.RideBlocks = min(rides, shape.shared)
+		}
+		f.NeedBlocks = shape.private + shape.shared - f.RideBlocks
+		f.Barred = len(e.bars) > 0 && e.barred(now, *v) ||
+			a.Produced > 0 && m.resumed.full(v.ref.ID, max(1, plan.PromptTokens-f.OverlapTokens), m.cfg.ResumePrefillTokens)
+	}
+	return s.fits
+}
+
+// shape is how many blocks a leg needs where limits and sharing are alike.
+type shape struct {
+	limits          scoring.Limits
+	shares          bool
+	shared, private scoring.Blocks
+}
+
+func shapeOf(plan *ledger.Plan, limits scoring.Limits, shares bool) shape {
+	claim := plan.Claim(limits)
+	s := shape{limits: limits, shares: shares, private: claim.PrivateBlocks}
+	if shares {
+		s.shared = scoring.Blocks(max(0, plan.PromptTokens-1) / limits.BlockTokens)
+		s.private -= s.shared
+	}
+	return s
+}
+
+// shares says whether claims on a replica can share what its index knows by keys.
+func (v *view) shares() bool {
+	return v.indexed() && v.place.BlockTokens == v.snap.Load.Limits.BlockTokens && v.ref.Capabilities.Sharing == engine.SharingFromDispatch
+}
+
+// claim is what a leg asks of a replica.
+func (m *machine) claim(e *entry, a stream.Ask, plan ledger.Plan, f *policy.Fit, v *view) ledger.Claim {
+	if v.shares() && !e.prompt(a).Raw {
+		plan.Keys, plan.Shares = e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens), true
+	}
+	plan.OverlapTokens = f.OverlapTokens
+	return plan.Claim(v.snap.Load.Limits)
+}
+
+// overlaps is what each replica's index holds of a leg's prompt, less the block of its last token, which is always computed.
+// What is known of an entry in the queue is good for a moment.
+func (m *machine) overlaps(now time.Time, e *entry, a stream.Ask, vs []view) []prefix.Overlap {
+	s, p := &m.scratch, &m.pass
+	held := &s.held
+	if len(e.legs()) == 1 {
+		held = &e.held
+		if len(*held) == len(vs) && e.generation == p.generation && now.Sub(e.matched) < m.cfg.MatchAge && !e.sharesAny(m.fresh) {
+			return *held
+		}
+		e.matched, e.generation = now, p.generation
+	}
+	*held = slices.Grow((*held)[:0], len(vs))[:len(vs)]
+	used := 0 // of s.matches
+	raw, prompt := e.prompt(a).Raw, e.promptTokens(a)
+	for i := range vs {
+		v := &vs[i]
+		(*held)[i] = prefix.Overlap{}
+		if raw || !v.indexed() { // nothing is known of its blocks
+			continue
+		}
+		keys := e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens)
+		full := scoring.Blocks(max(0, prompt-1) / v.place.BlockTokens)
+		(*held)[i] = capped(s.lookUp(now, v.place, keys, &used), full)
+	}
+	return *held
 }
 
 // ramps says whether replicas that ramp up are held to their quotas: not where all have theirs, because then there is nobody
@@ -198,9 +300,9 @@ func (c TierCredit) of(o prefix.Overlap, blockTokens scoring.Tokens) scoring.Tok
 	return scoring.Tokens(o.Device)*blockTokens + scoring.Tokens(loaded*float64(blockTokens))
 }
 
-// held is how many leading blocks a replica's index holds; each index is looked through once for all its replicas. used
+// lookUp is how many leading blocks a replica's index holds; each index is looked through once for all its replicas. used
 // counts the indexes looked through for this prompt.
-func (s *scratch) held(now time.Time, p *replica.Place, keys []prefix.Key, used *int) prefix.Overlap {
+func (s *scratch) lookUp(now time.Time, p *replica.Place, keys []prefix.Key, used *int) prefix.Overlap {
 	for i := range s.matches[:*used] {
 		if x := &s.matches[i]; x.index == p.Index {
 			return x.of(p.Slot)
@@ -234,7 +336,7 @@ func besides(chosen []*asked, ref *replica.Ref, prompt int) bool {
 }
 
 // demand is what a policy is told of a leg. It is valid until the next decision.
-func (m *machine) demand(e *entry, a stream.Ask, plan ledger.Plan, vs []view) policy.Demand {
+func (m *machine) demand(e *entry, a stream.Ask, plan *ledger.Plan, vs []view) policy.Demand {
 	excluded := m.scratch.excluded[:0]
 	for _, x := range a.Excluded {
 		excluded = append(excluded, policy.Exclusion{ID: x.Replica, Incarnation: x.Incarnation})
@@ -243,9 +345,11 @@ func (m *machine) demand(e *entry, a stream.Ask, plan ledger.Plan, vs []view) po
 		}
 	}
 	m.scratch.excluded = excluded
+	req := e.sub.Call.Request
 	return policy.Demand{
-		PromptTokens: plan.PromptTokens, OutputTokens: plan.OutputTokens,
-		MinSequenceTokens: e.leastSequence(a), Arrival: e.sub.Arrival, Seats: 1, LoRA: e.sub.Call.Request.LoRA, Excluded: excluded,
+		PromptTokens: plan.PromptTokens, OutputTokens: plan.ExpectedTokens,
+		MinSequenceTokens: e.leastSequence(a), Arrival: e.sub.Arrival, Seats: 1, LoRA: req.LoRA, Session: req.Session,
+		Excluded: excluded, Urgent: e.sub.Begun, LeastPrefillSeconds: e.leastPrefill, FCFSSeconds: e.fcfs,
 	}
 }
 
@@ -314,7 +418,7 @@ func (m *machine) packs(e *entry, vs []view) int {
 		rooms[i] = room{l.Seats, l.KVBlocks, map[int]bool{}}
 	}
 	for fit, a := range e.sub.Legs {
-		base := m.plan(e, a, vs)
+		base := m.plan(e, a)
 		best, left, need := -1, scoring.Blocks(-1), scoring.Blocks(0)
 		for i := range rooms {
 			r, limits, plan := &rooms[i], vs[i].snap.Load.Limits, base
@@ -348,7 +452,7 @@ func (m *machine) refusal(e *entry, ask stream.Ask, dec policy.Decision, vs []vi
 	switch dec.Cause {
 	case policy.TooLarge:
 		return tooLarge(e, vs)
-	case policy.NoReplica, policy.NoCause, policy.NoRoom, policy.AllCool, policy.NumCauses:
+	case policy.NoReplica, policy.NoCause, policy.NoRoom, policy.AllCool, policy.BetterBusy, policy.BetterFull, policy.NumCauses:
 	}
 	if ask.LastFault != nil {
 		return ask.LastFault

@@ -275,13 +275,13 @@ func TestABrokenLegThatFitsNowhereTakesTheOthersWithIt(t *testing.T) {
 // TestLengthsOfBrokenAnswersAreNotLearned: they say nothing of how long answers are.
 func TestLengthsOfBrokenAnswersAreNotLearned(t *testing.T) {
 	r := newRig(t, testConfig(), 1)
-	before := r.m.learner.OutputTokens(10_000)
+	before := r.m.learner.Answer(100, 10_000).MostTokens
 	for range 100 {
 		r.step(stream.Finished{Replica: "a", Produced: 1, Broken: true})
 	}
-	require.Equal(t, before, r.m.learner.OutputTokens(10_000))
+	require.Equal(t, before, r.m.learner.Answer(100, 10_000).MostTokens)
 	for range 100 {
 		r.step(stream.Finished{Replica: "a", Produced: 1})
 	}
-	require.Less(t, r.m.learner.OutputTokens(10_000), before)
+	require.Less(t, r.m.learner.Answer(100, 10_000).MostTokens, before)
 }

@@ -19,7 +19,7 @@ func (m *machine) speculate(now time.Time, a *asked, vs []view) {
 	}
 	keys := a.by.entry.keysFor(m.cfg.Model, a.prompt, v.place.BlockTokens)
 	v.place.Index.Speculate(v.place.Slot, a.place.Claim.Ticket, keys, now.Add(m.cfg.SpeculationTTL))
-	m.pumped.rode(keys)
+	m.note(keys)
 }
 
 // rode notes a prompt that has got its place, for those that wait and share its beginning.
@@ -30,7 +30,7 @@ func (m *machine) rode(e *entry, p stream.Placement, vs []view) {
 	}
 	for _, a := range e.sub.Legs {
 		if a.Leg == p.Leg {
-			m.pumped.rode(e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens))
+			m.note(e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens))
 		}
 	}
 }

@@ -31,9 +31,11 @@ type Config struct {
 	Model *string
 	// TokenizerDir holds the model's tokenizer.json and chat template; nil: the embedded model's.
 	TokenizerDir *string
-	Render       string // who renders chats: "local" or "engine"
-	Policy       string // how a replica is chosen
-	Admission    string // how much of the answer is reserved: "expected" or "strict"
+	Render       string  // who renders chats: "local" or "engine"
+	Policy       string  // how a replica is chosen
+	ReuseWeight  float64 // cache reuse against even load
+	TTFTWeight   float64 // time to the first token against the pace of answers
+	Admission    string  // how much of the answer is reserved: "expected" or "strict"
 	APIKeyFile   *string
 	AdminListen  *string // host:port of the operators' edge; nil: none
 	AdminKeyFile *string // keys of operators; nil: those of clients, and orders on loopback alone
@@ -77,8 +79,9 @@ func DefaultConfig() Config {
 	return Config{
 		Listen:      "127.0.0.1:8080",
 		LaunchCount: 1, LaunchStartTimeout: started.StartTimeout, LaunchGrace: started.Grace,
-		Render:           actors.RenderLocal.String(),
-		Policy:           route.Policy,
+		Render:      actors.RenderLocal.String(),
+		Policy:      route.Policy.Name,
+		ReuseWeight: route.Policy.Weights.Reuse, TTFTWeight: route.Policy.Weights.TTFT,
 		Admission:        route.Admission.String(),
 		QueueTimeout:     route.QueueTimeout,
 		ResumeWait:       route.ResumeWait,

@@ -105,7 +105,7 @@ func TestFaultsOfTheFileNameTheLine(t *testing.T) {
 		{"too small", "default-max-tokens: 0\n", "must be at least 1"},
 		{"less than predicted", "hedge-after: 0.5\n", `hedge-after: cannot be "0.5": write 0 for never, or a number from 1 to 1000`},
 		{"no multiple", "hedge-after: NaN\n", "write 0 for never"},
-		{"choice", "policy: random\n", "write one of token-load, least-requests, p2c, round-robin"},
+		{"choice", "policy: fastest\n", "write one of token-load, round-robin, random, p2c, least-requests, least-tokens, session-affinity, prefix-affinity, block-cost, lmetric, affinity-filter"},
 		{"list", "model: [a, b]\n", ":1: model: takes one value, not a list"},
 		{"mapping", "listen: {port: 80}\n", "takes a plain value, not a mapping"},
 		{"mapping in a list", "replica:\n- llamacpp=http://a:1\n- {url: http://b:2}\n", ":3: replica: takes a plain value"},

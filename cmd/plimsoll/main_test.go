@@ -31,7 +31,7 @@ func TestMistakesEndWithCode2AndSayWhatToDo(t *testing.T) {
 		{"serve --lisen :80", "there is no flag --lisen: do you mean --listen? See plimsoll serve --help"},
 		{"serve --listen", "flag needs an argument"},
 		{"serve --listen 8080", `"8080" is no address: write HOST:PORT`},
-		{"serve --policy best", "--policy: cannot be \"best\": write one of token-load, least-requests, p2c, round-robin"},
+		{"serve --policy best", "--policy: cannot be \"best\": write one of token-load, round-robin, random, p2c, least-requests, least-tokens, session-affinity, prefix-affinity, block-cost, lmetric, affinity-filter"},
 		{"serve --config none.yaml", "none.yaml"},
 		{"serve --replica http://127.0.0.1:8081", "write KIND=URL"},
 		{"serve --replica llamacpp=http://127.0.0.1:8081", "--replica needs --tokenizer DIR"},

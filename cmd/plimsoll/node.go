@@ -322,7 +322,8 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 	if err != nil {
 		return actors.Config{}, err
 	}
-	route.Policy, route.Admission, route.QueueTimeout, route.ResumeWait = c.Policy, admission, c.QueueTimeout, c.ResumeWait
+	route.Policy.Weights.Reuse, route.Policy.Weights.TTFT = c.ReuseWeight, c.TTFTWeight
+	route.Policy.Name, route.Admission, route.QueueTimeout, route.ResumeWait = c.Policy, admission, c.QueueTimeout, c.ResumeWait
 	route.Queue.RequestsMax, route.Queue.TokensMax, route.Queue.PromoteAfter = c.QueueRequests, scoring.Tokens(c.QueueTokens), c.PromoteAfter
 	route.TenantWeights = map[string]float64{}
 	for _, t := range c.Tenants {

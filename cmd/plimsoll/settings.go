@@ -51,6 +51,9 @@ func (c *Config) settings() []setting {
 		optionalText("tokenizer", "read the model's tokenizer.json and chat template from `DIR` (default: the embedded model's)", &c.TokenizerDir),
 		choice("render", "turn chats into prompts here or, for models whose engine renders by code, leave all of them to the engine, by `WHO`", &c.Render, renderings()),
 		choice("policy", "choose replicas by `POLICY`", &c.Policy, policy.Names()),
+		weight("weight-reuse", "lean to cache reuse with `WEIGHT` above 1, to even load below it, where the policy weighs them", &c.ReuseWeight),
+		weight("weight-ttft", "lean to a short time to the first token with `WEIGHT` above 1, to the pace of all answers below it, where the policy "+
+			"weighs them", &c.TTFTWeight),
 		choice("admission", "reserve what an answer is expected to take or, strictly, the most it may take, by `MODE`", &c.Admission, admissions()),
 		optionalText("api-key-file", "serve only clients that show a key of `FILE`, which has a line for each, as name: key (default: no key is needed)", &c.APIKeyFile),
 		optionalText("admin-listen", "serve /admin/replicas and /metrics for operators on `HOST:PORT` (default: not at all)", &c.AdminListen),
@@ -208,6 +211,25 @@ func fraction(name, usage string, p *float64) setting {
 		encode: func() []string { return []string{strconv.FormatFloat(*p, 'g', -1, 64)} },
 	}
 }
+
+// weight is a setting of a positive number that leans a sum.
+func weight(name, usage string, p *float64) setting {
+	return setting{
+		name: name, usage: usage,
+		decode: one(func(text string) error {
+			v, err := strconv.ParseFloat(text, 64)
+			if err != nil || !(v > 0 && v <= weightMax) {
+				return fmt.Errorf("cannot be %q: write a number above 0 and up to %d, e.g. 1.5", text, weightMax)
+			}
+			*p = v
+			return nil
+		}),
+		encode: func() []string { return []string{strconv.FormatFloat(*p, 'g', -1, 64)} },
+	}
+}
+
+// weightMax is far beyond where anything else counts.
+const weightMax = 1000
 
 // multiple is a setting of a number that is 0, for never, or says how many times as long something may take.
 func multiple(name, usage string, p *float64) setting {

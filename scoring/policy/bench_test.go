@@ -14,11 +14,11 @@ func BenchmarkDecide(b *testing.B) {
 	for _, name := range policy.Names() {
 		b.Run(fmt.Sprintf("policy=%s/replicas=64", name), func(b *testing.B) {
 			rng := rand.New(rand.NewPCG(1, 2))
-			p, err := policy.New(name, rng)
+			p, err := policy.New(named(name), rng)
 			if err != nil {
 				b.Fatal(err)
 			}
-			fleet := make([]policy.Candidate, 64)
+			fleet := make([]candidate, 64)
 			for i := range fleet {
 				fleet[i] = idle(fmt.Sprintf("r%02d", i))
 				fleet[i].Load.Running = rng.IntN(8)
@@ -27,9 +27,10 @@ func BenchmarkDecide(b *testing.B) {
 				fleet[i].OverlapTokens = scoring.Tokens(rng.IntN(100))
 			}
 			d := usual()
+			_, fits := looked(p, start, fleet, policy.Queue{})
 			b.ReportAllocs()
 			for b.Loop() {
-				if dec := p.Decide(start, d, fleet); dec.Verdict != policy.Dispatch {
+				if dec := p.Decide(d, fits); dec.Verdict != policy.Dispatch {
 					b.Fatal(dec)
 				}
 			}

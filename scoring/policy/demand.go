@@ -11,13 +11,21 @@ import (
 // Demand is one request that looks for a replica.
 type Demand struct {
 	PromptTokens scoring.Tokens
-	OutputTokens scoring.Tokens // predicted
+	OutputTokens scoring.Tokens // expected
 	// MinSequenceTokens is prompt plus max(1, min_tokens): a replica that cannot hold it can never serve the request.
 	MinSequenceTokens scoring.Tokens
 	Arrival           time.Time
 	Seats             int    // decode slots it needs, usually 1
 	LoRA              string // adapter; "" is the base model
+	Session           string // "" if the client named none
 	Excluded          []Exclusion
+
+	// Urgent: it broke off in the middle of its answer, and takes the best that can take it now.
+	Urgent bool
+	// LeastPrefillSeconds is its prefill where that is shortest, as of its arrival (see [Pass.LeastPrefillSeconds]).
+	LeastPrefillSeconds float64
+	// FCFSSeconds is how long a fleet that serves whoever comes first would have made it wait (see [Pass.FCFSSeconds]).
+	FCFSSeconds float64
 }
 
 // Exclusion names a life of a replica on which an attempt of this request failed.
@@ -64,7 +72,7 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// Candidate is one replica as the router sees it for one request.
+// Candidate is one replica as the router sees it, whatever the request.
 type Candidate struct {
 	ID          scoring.ReplicaID
 	Incarnation uint64
@@ -73,30 +81,32 @@ type Candidate struct {
 	Void bool
 	// LimitsUnknown: it was never reached and nobody said what it can hold; Load.Limits means nothing.
 	LimitsUnknown bool
-	LacksLoRA     bool // the demand's adapter is not there
-	LacksChat     bool // the demand is a chat for the engine to render, and this one renders none
 	WarmingSeats  int  // Warming: seats that may be booked at most
 	Suspect       bool // it is silent, and may hang
 	Ejected       bool // it is much slower than it was, and is left alone for a while
 
 	Load ledger.Load // the snapshot it published last
 	// The router's own bookings that Load does not show yet.
-	PendingRequests      int
-	PendingBlocks        scoring.Blocks
-	PendingSeats         int
-	PendingPrefillTokens scoring.Tokens
+	Pending       cost.Pending
+	PendingBlocks scoring.Blocks
+	PendingSeats  int
 
-	OverlapTokens scoring.Tokens // leading prompt tokens it holds in cache
-	// NeedBlocks is what the claim adds to its bookings at least, taking what it holds in cache for shared.
-	NeedBlocks scoring.Blocks
-	Rates      cost.Rates
+	Rates cost.Rates
+	// Busy is the share of its time that it has spent on prefill of late, below 1.
+	Busy float64
 	// CoolingUntil is set after it shed a request: it gets nothing before.
 	CoolingUntil *time.Time
 }
 
-// NeedBlocks is the optimistic need of a claim on a replica that holds overlap of the prompt: what is cached may be
-// pinned by others already, and then costs nothing. The replica's ledger knows exactly.
-func NeedBlocks(c ledger.Claim, overlap scoring.Blocks) scoring.Blocks {
-	shared := scoring.Blocks(len(c.SharedKeys))
-	return c.PrivateBlocks + max(0, shared-max(0, overlap))
+// Fit is what a candidate is to one request.
+type Fit struct {
+	OverlapTokens scoring.Tokens // leading prompt tokens it holds in cache
+	// NeedBlocks is what the claim adds to its bookings at least, taking what it holds in cache for shared.
+	NeedBlocks scoring.Blocks
+	// RideBlocks are the prompt's blocks that are taken for pinned there already.
+	RideBlocks scoring.Blocks
+	LacksLoRA  bool // the demand's adapter is not there
+	LacksChat  bool // the demand is a chat for the engine to render, and this one renders none
+	// Barred: it refused this request and nothing has changed there since, or has its share of such requests.
+	Barred bool
 }

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"time"
+
+	"plimsoll/scoring"
 )
 
 // Reason says why a replica cannot take a request now.
@@ -57,48 +59,76 @@ func (r Reason) Passes() bool {
 
 // Eligible says whether a replica can take a request now, or the first reason why not. What can never change by waiting
 // comes first, so that the reasons of a whole fleet tell a request that is too large from a fleet that is down.
-func Eligible(now time.Time, d *Demand, c *Candidate) Reason {
-	if tooSmall(d, c) {
-		return TooSmall
+func Eligible(now time.Time, d *Demand, c *Candidate, f *Fit) Reason {
+	s := standing(now, c)
+	return s.eligible(d, c, f)
+}
+
+// stand is how a candidate stands at a moment, whatever the request.
+type stand struct {
+	longest  scoring.Tokens // the longest sequence it could hold when empty; noLimit if that is not known
+	seats    int            // likewise
+	lasting  Reason         // why it takes nobody, and waiting is no use
+	passing  Reason         // why it takes nobody for a while
+	warmSeat int            // seats that its warming quota leaves; noLimit: it has none
+	full     bool           // it is overdrawn
+	freeSeat int
+	free     scoring.Blocks
+}
+
+// noLimit stands for a bound that is not there.
+const noLimit = 1 << 62
+
+func standing(now time.Time, c *Candidate) stand {
+	limits, booked := &c.Load.Limits, c.Load.SeatsBooked+c.PendingSeats
+	s := stand{
+		longest: min(limits.SequenceTokens, scoring.Tokens(limits.KVBlocks)*max(1, limits.BlockTokens)), seats: limits.Seats,
+		lasting: stateReason(c.State), warmSeat: noLimit, full: c.Load.Overdrawn(),
+		freeSeat: c.Load.UsableSeats() - booked, free: c.Load.UsableBlocks() - c.Load.BookedBlocks - c.PendingBlocks,
 	}
-	if why := stateReason(c.State); why != OK {
-		return why
+	if c.LimitsUnknown {
+		s.longest, s.seats = noLimit, noLimit
+	}
+	if c.State == Warming {
+		s.warmSeat = c.WarmingSeats - booked
 	}
 	switch {
-	case c.LacksLoRA:
-		return LoRAMissing
-	case c.LacksChat:
-		return ChatMissing
-	case excluded(d, c):
-		return IsExcluded
 	case c.Void || c.LimitsUnknown:
-		return IsVoid
+		s.passing = IsVoid
 	case c.Suspect:
-		return IsSuspect
+		s.passing = IsSuspect
 	case c.Ejected:
-		return IsEjected
+		s.passing = IsEjected
 	case c.CoolingUntil != nil && now.Before(*c.CoolingUntil):
-		return Cooling
-	case c.State == Warming && c.Load.SeatsBooked+c.PendingSeats+d.Seats > c.WarmingSeats:
+		s.passing = Cooling
+	}
+	return s
+}
+
+func (s *stand) eligible(d *Demand, c *Candidate, f *Fit) Reason {
+	switch {
+	case d.MinSequenceTokens > s.longest || d.Seats > s.seats:
+		return TooSmall
+	case s.lasting != OK:
+		return s.lasting
+	case f.LacksLoRA:
+		return LoRAMissing
+	case f.LacksChat:
+		return ChatMissing
+	case len(d.Excluded) > 0 && excluded(d, c):
+		return IsExcluded
+	case s.passing != OK:
+		return s.passing
+	case d.Seats > s.warmSeat:
 		return WarmingQuota
-	case c.Load.Overdrawn():
+	case s.full:
 		return Overdrawn
-	case c.Load.SeatsBooked+c.PendingSeats+d.Seats > c.Load.UsableSeats():
+	case d.Seats > s.freeSeat:
 		return NoSeats
-	case c.Load.BookedBlocks+c.PendingBlocks+c.NeedBlocks > c.Load.UsableBlocks():
+	case f.NeedBlocks > s.free || f.Barred:
 		return NoBlocks
 	}
 	return OK
-}
-
-// tooSmall says whether the shortest possible answer to the demand exceeds the replica.
-func tooSmall(d *Demand, c *Candidate) bool {
-	if c.LimitsUnknown {
-		return false
-	}
-	limits := c.Load.Limits
-	return d.MinSequenceTokens > limits.SequenceTokens || d.Seats > limits.Seats ||
-		d.MinSequenceTokens.Blocks(max(1, limits.BlockTokens)) > limits.KVBlocks
 }
 
 func stateReason(s State) Reason {

@@ -2,12 +2,11 @@ package policy
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"plimsoll/scoring"
-	"plimsoll/scoring/cost"
 )
 
 // Row is one replica in an explain table.
@@ -18,36 +17,45 @@ type Row struct {
 	OverlapTokens scoring.Tokens
 	FreeBlocks    scoring.Blocks // after the router's own bookings
 	NeedBlocks    scoring.Blocks
-	Cost          cost.Breakdown // of sending it there, also where it is not eligible
-	Chosen        bool
+	Values        []float64 // of the terms, of sending it there, also where it is not eligible
+	Chosen        bool      // it goes there, or waits for it
 }
 
 // Table says how a decision came about.
 type Table struct {
 	Decision Decision
-	Rows     []Row // in the order of the fleet
+	Terms    []string // what the policy's cost is made of; the last is what is compared
+	Rows     []Row    // in the order of the fleet
 }
 
-// Explain lays out a decision: for every replica whether it can take the request, and what that would cost.
-func Explain(now time.Time, d *Demand, fleet []Candidate, dec Decision, w cost.Weights) Table {
-	t := Table{Decision: dec, Rows: make([]Row, 0, len(fleet))}
-	for i := range fleet {
-		c := &fleet[i]
+// Explain lays a decision out before it is made: for every replica whether it can take the request, and what that would cost.
+// The decision itself is filled in by the caller.
+func Explain(p Policy, pass *Pass, d *Demand, fits []Fit) Table {
+	t := Table{Terms: p.Terms(), Rows: make([]Row, 0, len(pass.Fleet))}
+	for i := range pass.Fleet {
+		c := &pass.Fleet[i]
 		t.Rows = append(t.Rows, Row{
 			ID:            c.ID,
 			State:         c.State,
-			Reason:        Eligible(now, d, c),
-			OverlapTokens: c.OverlapTokens,
+			Reason:        pass.Eligible(d, fits, i),
+			OverlapTokens: fits[i].OverlapTokens,
 			FreeBlocks:    max(0, c.Load.FreeBlocks()-c.PendingBlocks),
-			NeedBlocks:    c.NeedBlocks,
-			Cost:          Predict(now, d, c, w),
-			Chosen:        dec.Verdict == Dispatch && dec.Index == i,
+			NeedBlocks:    fits[i].NeedBlocks,
+			Values:        p.Explain(d, fits, i, nil),
 		})
 	}
 	return t
 }
 
-// String lays the table out for a terminal: the verdict, then a line a replica, times in milliseconds.
+// Decided fills in the decision.
+func (t *Table) Decided(dec Decision) {
+	t.Decision = dec
+	if dec.Verdict == Dispatch || dec.Verdict == Hold && (dec.Cause == BetterBusy || dec.Cause == BetterFull) {
+		t.Rows[dec.Index].Chosen = true
+	}
+}
+
+// String lays the table out for a terminal: the verdict, then a line a replica, times in seconds.
 func (t Table) String() string {
 	var b strings.Builder
 	b.WriteString(t.Decision.Verdict.String())
@@ -56,16 +64,17 @@ func (t Table) String() string {
 	}
 	b.WriteString("\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(w, "replica\tstate\tcan take it\toverlap\tneed\tfree\twait ms\tprefill ms\tdecode ms\tresidents ms\ttotal ms\t\t")
+	_, _ = fmt.Fprintf(w, "replica\tstate\tcan take it\toverlap\tneed\tfree\t%s\t\t\n", strings.Join(t.Terms, "\t"))
 	for _, r := range t.Rows {
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t", r.ID, r.State, r.Reason, r.OverlapTokens, r.NeedBlocks, r.FreeBlocks)
+		for _, v := range r.Values {
+			_, _ = fmt.Fprintf(w, "%s\t", strconv.FormatFloat(v, 'g', 4, 64))
+		}
 		mark := ""
 		if r.Chosen {
 			mark = "<"
 		}
-		ms := func(seconds float64) string { return fmt.Sprintf("%.1f", seconds*1000) }
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.ID, r.State, r.Reason, r.OverlapTokens,
-			r.NeedBlocks, r.FreeBlocks, ms(r.Cost.WaitSeconds), ms(r.Cost.PrefillSeconds), ms(r.Cost.DecodeSeconds),
-			ms(r.Cost.ResidentSeconds), ms(r.Cost.TotalSeconds()), mark)
+		_, _ = fmt.Fprintf(w, "%s\t\n", mark)
 	}
 	_ = w.Flush()
 	return b.String()

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"plimsoll/scoring/cost"
 	"plimsoll/scoring/policy"
 )
 
@@ -16,19 +15,18 @@ var rewrite = flag.Bool("rewrite", false, "write the golden table anew")
 
 // TestExplainGolden: the table as an operator reads it.
 func TestExplainGolden(t *testing.T) {
-	holder := with(idle("gpu-1"), func(c *policy.Candidate) { c.OverlapTokens, c.NeedBlocks = 96, 8 })
-	busy := with(idle("gpu-2"), func(c *policy.Candidate) {
+	holder := with(idle("gpu-1"), func(c *candidate) { c.OverlapTokens, c.NeedBlocks = 96, 8 })
+	busy := with(idle("gpu-2"), func(c *candidate) {
 		c.Load.Reserved, c.Load.Running, c.Load.DecodeSlots, c.Load.SeatsBooked = 1, 2, 2, 3
 		c.Load.QueuedPrefillTokens, c.Load.OldestPrefillTokens = 8000, 8000
 		c.Load.DecodeKVTokens, c.Load.RemainingOutputTokens = 3000, 300
 		c.Load.BookedBlocks, c.PendingBlocks = 700, 10
 	})
-	down := with(idle("gpu-4"), func(c *policy.Candidate) { c.State = policy.Down })
-	fleet := []policy.Candidate{holder, busy, full("gpu-3"), down}
-	p, err := policy.New("token-load", nil)
+	down := with(idle("gpu-4"), func(c *candidate) { c.State = policy.Down })
+	fleet := []candidate{holder, busy, full("gpu-3"), down}
+	p, err := policy.New(named("token-load"), nil)
 	require.NoError(t, err)
-	dec := p.Decide(start, usual(), fleet)
-	table := policy.Explain(start, usual(), fleet, dec, cost.DefaultWeights())
+	table := explained(p, usual(), fleet)
 	require.Len(t, table.Rows, 4)
 	require.True(t, table.Rows[0].Chosen)
 	for _, row := range table.Rows[1:] {
@@ -42,6 +40,33 @@ func TestExplainGolden(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(want), table.String())
 
-	held := policy.Explain(start, usual(), fleet[2:], p.Decide(start, usual(), fleet[2:]), cost.DefaultWeights())
-	require.Contains(t, held.String(), "hold: no room\n")
+	require.Contains(t, explained(p, usual(), fleet[2:]).String(), "hold: no room\n")
+	queued := with(idle("gpu-5"), func(c *candidate) {
+		c.Load.Reserved, c.Load.QueuedPrefillTokens, c.OverlapTokens = 1, 4000, 80
+	})
+	slow := with(idle("gpu-6"), func(c *candidate) { c.Rates.StepSeconds = 0.1 })
+	waits := explained(p, usual(), []candidate{queued, slow})
+	require.Contains(t, waits.String(), "hold: better one busy\n")
+	require.True(t, waits.Rows[0].Chosen)
+	require.Equal(t, len(waits.Terms), len(waits.Rows[0].Values))
+}
+
+// explained lays out the first decision of a pass.
+func explained(p policy.Policy, d *policy.Demand, fleet []candidate) policy.Table {
+	pass, fits := looked(p, start, fleet, policy.Queue{})
+	table := policy.Explain(p, pass, d, fits)
+	table.Decided(p.Decide(d, fits))
+	return table
+}
+
+// TestEveryPolicyExplains: one value a term, for every candidate.
+func TestEveryPolicyExplains(t *testing.T) {
+	everyPolicy(t, func(t *testing.T, fresh func(uint64) policy.Policy) {
+		t.Helper()
+		p := fresh(1)
+		table := explained(p, usual(), []candidate{idle("a"), full("b"), idle("c")})
+		for _, row := range table.Rows {
+			require.Len(t, row.Values, len(p.Terms()))
+		}
+	})
 }

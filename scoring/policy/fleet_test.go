@@ -49,7 +49,7 @@ type request struct {
 
 func newFleet(t *testing.T, name string, seed uint64, rates ...cost.Rates) *fleet {
 	t.Helper()
-	p, err := policy.New(name, rand.New(rand.NewPCG(seed, 0)))
+	p, err := policy.New(named(name), rand.New(rand.NewPCG(seed, 0)))
 	require.NoError(t, err)
 	cfg := prefix.DefaultConfig()
 	cfg.Model, cfg.BlockTokens = "m", blockTokens
@@ -81,28 +81,30 @@ func (f *fleet) dispatch(req request) int {
 	overlap := f.index.Match(f.now, keys, nil)
 	plan := ledger.Plan{
 		Ticket: scoring.Ticket{Boot: 1, Number: f.number}, Keys: keys, PromptTokens: scoring.Tokens(len(req.tokens)),
-		OutputTokens: scoring.Tokens(req.output), MaxOutputTokens: scoring.Tokens(req.output), MarginBlocks: 1, Shares: true,
+		OutputTokens: scoring.Tokens(req.output), ExpectedTokens: scoring.Tokens(req.output), MaxOutputTokens: scoring.Tokens(req.output), MarginBlocks: 1, Shares: true,
 	}
 	demand := policy.Demand{
 		PromptTokens: plan.PromptTokens, OutputTokens: plan.OutputTokens, MinSequenceTokens: plan.PromptTokens + 1,
 		Arrival: f.now, Seats: 1,
 	}
-	claims := make([]ledger.Claim, len(f.replicas))
-	candidates := make([]policy.Candidate, len(f.replicas))
-	for i, r := range f.replicas {
-		plan.OverlapTokens = min(scoring.Tokens(overlap[r.slot].Device)*blockTokens, plan.PromptTokens-1)
-		load := r.ledger.Load()
-		claims[i] = plan.Claim(load.Limits)
-		candidates[i] = policy.Candidate{
-			ID: r.id, Load: load, OverlapTokens: plan.OverlapTokens,
-			NeedBlocks: policy.NeedBlocks(claims[i], overlap[r.slot].Device), Rates: r.rates,
+	claims, candidates := f.look(plan, overlap)
+	_, fits := looked(f.policy, f.now, candidates, policy.Queue{})
+	dec := f.policy.Decide(&demand, fits)
+	for dec.Verdict == policy.Hold {
+		until := dec.Until
+		if len(f.events) > 0 && f.events[0].at.Before(until) {
+			until = f.events[0].at
 		}
+		f.runUntil(until)
+		overlap = f.index.Match(f.now, keys, overlap)
+		claims, candidates = f.look(plan, overlap)
+		_, fits = looked(f.policy, f.now, candidates, policy.Queue{})
+		dec = f.policy.Decide(&demand, fits)
 	}
-	dec := f.policy.Decide(f.now, &demand, candidates)
 	require.Equal(f.t, policy.Dispatch, dec.Verdict, "%+v", dec)
 	r := f.replicas[dec.Index]
 	require.Equal(f.t, ledger.None, r.ledger.Reserve(f.now, claims[dec.Index]))
-	f.policy.OnDispatch(&demand, r.id)
+	f.policy.OnDispatch(&demand, fits, dec.Index)
 	f.index.Routed(r.slot, keys)
 	r.took++
 	load := r.ledger.Load()
@@ -115,14 +117,34 @@ func (f *fleet) dispatch(req request) int {
 	r.busy = r.busy.Add(seconds(r.rates.PrefillSeconds(c.PrefillTokens, c.PromptTokens-c.PrefillTokens)))
 	f.events.add(r.busy, func() {
 		require.True(f.t, r.ledger.Start(c.Ticket, f.now))
-		f.policy.OnFirstToken(&demand, r.id)
+		f.policy.OnFirstToken(r.id)
 		step := r.rates.StepSecondsAt(r.ledger.Load().DecodeKVTokens)
 		f.events.add(f.now.Add(seconds(float64(req.output)*step)), func() {
 			require.True(f.t, r.ledger.End(c.Ticket, ledger.Finished))
-			f.policy.OnEnd(&demand, r.id)
+			f.policy.OnEnd(r.id)
 		})
 	})
 	return dec.Index
+}
+
+// look is what each replica would be asked for, and what it is to the request.
+func (f *fleet) look(plan ledger.Plan, overlap []prefix.Overlap) ([]ledger.Claim, []candidate) {
+	claims := make([]ledger.Claim, len(f.replicas))
+	candidates := make([]candidate, len(f.replicas))
+	for i, r := range f.replicas {
+		plan.OverlapTokens = min(scoring.Tokens(overlap[r.slot].Device)*blockTokens, plan.PromptTokens-1)
+		load := r.ledger.Load()
+		claims[i] = plan.Claim(load.Limits)
+		rides := min(overlap[r.slot].Device, scoring.Blocks(len(claims[i].SharedKeys)))
+		candidates[i] = candidate{
+			policy.Candidate{ID: r.id, Load: load, Rates: r.rates},
+			policy.Fit{
+				OverlapTokens: plan.OverlapTokens, RideBlocks: rides,
+				NeedBlocks: claims[i].PrivateBlocks + scoring.Blocks(len(claims[i].SharedKeys)) - rides,
+			},
+		}
+	}
+	return claims, candidates
 }
 
 // runUntil lets the replicas work up to a moment.

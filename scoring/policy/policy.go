@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -42,11 +41,13 @@ type Cause uint8
 
 // Causes of a verdict.
 const (
-	NoCause   Cause = iota // dispatched
-	NoRoom                 // held: replicas that serve have no room
-	AllCool                // held: all that have room shed a request a moment ago
-	NoReplica              // refused: none serves that could hold it (503)
-	TooLarge               // refused: it exceeds every replica of the model (400)
+	NoCause    Cause = iota // dispatched
+	NoRoom                  // held: replicas that serve have no room
+	AllCool                 // held: all that have room shed a request a moment ago
+	BetterBusy              // held: the replica at Index costs less, prefill queue included, but takes no prompt yet
+	BetterFull              // held: the replica at Index costs less, wait for room included
+	NoReplica               // refused: none serves that could hold it (503)
+	TooLarge                // refused: it exceeds every replica of the model (400)
 
 	NumCauses
 )
@@ -60,6 +61,10 @@ func (c Cause) String() string {
 		return "no room"
 	case AllCool:
 		return "all cooling"
+	case BetterBusy:
+		return "better one busy"
+	case BetterFull:
+		return "better one full"
 	case NoReplica:
 		return "no replica"
 	case TooLarge:
@@ -72,42 +77,108 @@ func (c Cause) String() string {
 // Decision is a policy's answer for one request.
 type Decision struct {
 	Verdict Verdict
-	Index   int       // Dispatch: place in the fleet
-	Until   time.Time // Hold: decide again by then even if nothing is heard
-	Cause   Cause
+	// Index is a place in the fleet: where it goes or, held for a better one, which it waits for.
+	Index int
+	Until time.Time // Hold: decide again by then even if nothing is heard
+	Cause Cause
 	// RetryAfter is when a refused client may try again; 0 where trying again is no use.
 	RetryAfter time.Duration
 }
 
 // Policy ranks replicas. It is not safe for concurrent use: the router owns it.
+//
+// A pass decides for one request after the other. What is held for a replica in a pass counts as load there for those that
+// follow in it; what is dispatched counts once [Pass.Booked] and OnDispatch have told of it.
 type Policy interface {
 	// Name is what New takes.
 	Name() string
-	// Decide answers for one request. fleet is ordered by ID and not kept.
-	Decide(now time.Time, d *Demand, fleet []Candidate) Decision
+	// Begin starts a pass over the queue and forgets what was held in the one before. p is kept until the next Begin.
+	Begin(p *Pass)
+	// Decide answers for one request; fits has one entry a candidate and is not kept.
+	Decide(d *Demand, fits []Fit) Decision
+	// Bound is until when a request may be held while others could take it: from then on it takes the best that can.
+	Bound(d *Demand) time.Time
+	// Idle reports whether no request within its bound would be dispatched now, whatever it is, and when to look again.
+	Idle() (wake time.Time, idle bool)
+	// Terms names the parts of a candidate's cost and Explain appends their values; the last is the one that is compared.
+	Terms() []string
+	Explain(d *Demand, fits []Fit, i int, dst []float64) []float64
 	// OnDispatch, OnFirstToken and OnEnd tell what became of a request that Decide sent to a replica; policies without
 	// memory ignore them.
-	OnDispatch(d *Demand, id scoring.ReplicaID)
-	OnFirstToken(d *Demand, id scoring.ReplicaID)
-	OnEnd(d *Demand, id scoring.ReplicaID)
+	OnDispatch(d *Demand, fits []Fit, i int)
+	OnFirstToken(id scoring.ReplicaID)
+	OnEnd(id scoring.ReplicaID)
+}
+
+// Config chooses a policy and sets it.
+type Config struct {
+	Name    string
+	Weights cost.Weights
+
+	TokenLoad      TokenLoadConfig
+	PrefixAffinity PrefixAffinityConfig
+	BlockCost      BlockCostConfig
+	AffinityFilter AffinityFilterConfig
+}
+
+// DefaultConfig has what is published of each policy, or what its README says.
+func DefaultConfig() Config {
+	return Config{
+		Name: tokenLoadName, Weights: cost.DefaultWeights(),
+		TokenLoad: DefaultTokenLoad(), PrefixAffinity: DefaultPrefixAffinity(),
+		BlockCost: DefaultBlockCost(), AffinityFilter: DefaultAffinityFilter(),
+	}
 }
 
 // Names lists the policies; the first is the default.
-func Names() []string { return []string{tokenLoadName, leastRequestsName, p2cName, roundRobinName} }
+func Names() []string {
+	return []string{
+		tokenLoadName, roundRobinName, randomName, p2cName, leastRequestsName, leastTokensName, sessionAffinityName,
+		prefixAffinityName, blockCostName, lmetricName, affinityFilterName,
+	}
+}
 
-// New returns a policy by name. rng breaks ties and belongs to the policy from then on.
-func New(name string, rng *rand.Rand) (Policy, error) {
-	switch name {
-	case tokenLoadName:
-		return &tokenLoad{rng: rng, weights: cost.DefaultWeights()}, nil
-	case leastRequestsName:
-		return &leastRequests{rng: rng}, nil
-	case p2cName:
-		return &p2c{rng: rng}, nil
+// Validate reports what makes no sense.
+func (c Config) Validate() error {
+	if !(c.Weights.Reuse >= 0 && c.Weights.TTFT > 0) {
+		return fmt.Errorf("weights of a policy must be positive, %+v is not", c.Weights)
+	}
+	for _, name := range Names() {
+		if name == c.Name {
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown policy %q: choose one of %s", c.Name, strings.Join(Names(), ", "))
+}
+
+// New returns a policy. rng breaks ties and belongs to the policy from then on.
+func New(cfg Config, rng *rand.Rand) (Policy, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	switch cfg.Name {
 	case roundRobinName:
 		return &roundRobin{}, nil
+	case randomName:
+		return &random{rng: rng}, nil
+	case p2cName:
+		return &p2c{rng: rng}, nil
+	case leastRequestsName:
+		return newLeast(leastRequestsName, rng, &leastRequests{}), nil
+	case leastTokensName:
+		return newLeast(leastTokensName, rng, &leastTokens{}), nil
+	case sessionAffinityName:
+		return &sessionAffinity{rng: rng}, nil
+	case prefixAffinityName:
+		return newPrefixAffinity(cfg.PrefixAffinity, rng), nil
+	case blockCostName:
+		return newBlockCost(cfg.BlockCost, cfg.Weights, rng), nil
+	case lmetricName:
+		return newLeast(lmetricName, rng, &lmetric{}), nil
+	case affinityFilterName:
+		return newAffinityFilter(cfg.AffinityFilter, rng), nil
 	}
-	return nil, fmt.Errorf("unknown policy %q: choose one of %s", name, strings.Join(Names(), ", "))
+	return newTokenLoad(cfg.TokenLoad, cfg.Weights, rng), nil
 }
 
 const (
@@ -117,31 +188,17 @@ const (
 	retryAfterNoReplica = 5 * time.Second
 )
 
-// notNow is the decision where no candidate is eligible.
-func notNow(now time.Time, reasons []Reason, fleet []Candidate) Decision {
-	if len(fleet) > 0 && !slices.ContainsFunc(reasons, func(r Reason) bool { return r != TooSmall }) {
-		return Decision{Verdict: Refuse, Cause: TooLarge}
-	}
-	if !slices.ContainsFunc(reasons, Reason.Passes) {
-		return Decision{Verdict: Refuse, Cause: NoReplica, RetryAfter: retryAfterNoReplica}
-	}
-	hold := Decision{Verdict: Hold, Cause: AllCool, Until: now.Add(holdMax)}
-	for i, r := range reasons {
-		switch {
-		case r == Cooling:
-			if until := *fleet[i].CoolingUntil; until.Before(hold.Until) {
-				hold.Until = until
-			}
-		case r.Passes():
-			hold.Cause = NoRoom
-		}
-	}
-	return hold
-}
+// prompt is embedded by policies that send a request at once if anybody can take it.
+type prompt struct{ pass *Pass }
 
-// stateless is embedded by policies that remember nothing of requests.
-type stateless struct{}
+func (b *prompt) Begin(p *Pass) { b.pass = p }
 
-func (stateless) OnDispatch(*Demand, scoring.ReplicaID)   {}
-func (stateless) OnFirstToken(*Demand, scoring.ReplicaID) {}
-func (stateless) OnEnd(*Demand, scoring.ReplicaID)        {}
+// Bound implements [Policy]: nothing is held for a better replica.
+func (*prompt) Bound(d *Demand) time.Time { return d.Arrival }
+
+// Idle implements [Policy].
+func (b *prompt) Idle() (time.Time, bool) { return b.pass.Now.Add(holdMax), !b.pass.AnyRoom() }
+
+func (*prompt) OnDispatch(*Demand, []Fit, int) {}
+func (*prompt) OnFirstToken(scoring.ReplicaID) {}
+func (*prompt) OnEnd(scoring.ReplicaID)        {}

@@ -1,48 +1,142 @@
 package policy
 
 import (
-	"time"
+	"math/rand/v2"
 
 	"plimsoll/scoring"
 )
 
-const roundRobinName = "round-robin"
+const (
+	roundRobinName = "round-robin"
+	randomName     = "random"
+	p2cName        = "p2c"
+)
 
-// roundRobin takes the next eligible replica by ID after the one it took last. It knows no cost: a yardstick, and a
-// choice for fleets whose requests are all alike.
+// roundRobin takes the next replica by ID after the one it took last that can take the request. It knows no cost: a yardstick,
+// and a choice for fleets whose requests are all alike.
 type roundRobin struct {
-	stateless
-	last    *scoring.ReplicaID
-	reasons []Reason // scratch, one a candidate
+	prompt
+	last *scoring.ReplicaID
 }
 
 // Name implements [Policy].
 func (*roundRobin) Name() string { return roundRobinName }
 
 // Decide implements [Policy].
-func (p *roundRobin) Decide(now time.Time, d *Demand, fleet []Candidate) Decision {
-	p.reasons = p.reasons[:0]
+func (p *roundRobin) Decide(d *Demand, fits []Fit) Decision {
+	reasons, found := p.pass.eligible(d, fits)
+	if !found {
+		return p.pass.notNow(reasons)
+	}
 	first, next := -1, -1
-	for i := range fleet {
-		why := Eligible(now, d, &fleet[i])
-		p.reasons = append(p.reasons, why)
+	for i, why := range reasons {
 		if why != OK {
 			continue
 		}
 		if first < 0 {
 			first = i
 		}
-		if next < 0 && p.last != nil && fleet[i].ID > *p.last {
+		if next < 0 && p.turn(i) == 0 {
 			next = i
 		}
-	}
-	if first < 0 {
-		return notNow(now, p.reasons, fleet)
 	}
 	if next < 0 {
 		next = first
 	}
-	id := fleet[next].ID
+	id := p.pass.Fleet[next].ID
 	p.last = &id
 	return Decision{Verdict: Dispatch, Index: next}
+}
+
+// turn is 0 if a candidate comes after the one taken last, else 1.
+func (p *roundRobin) turn(i int) float64 {
+	if p.last != nil && p.pass.Fleet[i].ID > *p.last {
+		return 0
+	}
+	return 1
+}
+
+// Terms implements [Policy].
+func (*roundRobin) Terms() []string { return []string{"turn"} }
+
+// Explain implements [Policy].
+func (p *roundRobin) Explain(_ *Demand, _ []Fit, i int, dst []float64) []float64 {
+	return append(dst, p.turn(i))
+}
+
+// random takes any that can take the request.
+type random struct {
+	prompt
+	rng *rand.Rand
+}
+
+// Name implements [Policy].
+func (*random) Name() string { return randomName }
+
+// Decide implements [Policy].
+func (p *random) Decide(d *Demand, fits []Fit) Decision {
+	reasons, found := p.pass.eligible(d, fits)
+	if !found {
+		return p.pass.notNow(reasons)
+	}
+	pick := picker{rng: p.rng}
+	for i, why := range reasons {
+		if why == OK {
+			pick.offer(i, 0)
+		}
+	}
+	return Decision{Verdict: Dispatch, Index: pick.best}
+}
+
+// Terms implements [Policy].
+func (*random) Terms() []string { return nil }
+
+// Explain implements [Policy].
+func (*random) Explain(_ *Demand, _ []Fit, _ int, dst []float64) []float64 { return dst }
+
+// p2c draws two that can take the request and takes the one with fewer requests ("power of two choices", Mitzenmacher 2001): close
+// to least requests, without every router running to the same replica.
+type p2c struct {
+	prompt
+	rng      *rand.Rand
+	eligible []int // scratch
+}
+
+// Name implements [Policy].
+func (*p2c) Name() string { return p2cName }
+
+// Decide implements [Policy].
+func (p *p2c) Decide(d *Demand, fits []Fit) Decision {
+	reasons, found := p.pass.eligible(d, fits)
+	if !found {
+		return p.pass.notNow(reasons)
+	}
+	p.eligible = p.eligible[:0]
+	for i, why := range reasons {
+		if why == OK {
+			p.eligible = append(p.eligible, i)
+		}
+	}
+	n := len(p.eligible)
+	if n == 1 {
+		return Decision{Verdict: Dispatch, Index: p.eligible[0]}
+	}
+	first := p.rng.IntN(n)
+	second := p.rng.IntN(n - 1)
+	if second >= first {
+		second++
+	}
+	a, b := p.eligible[first], p.eligible[second]
+	if requests(&p.pass.Fleet[b]) < requests(&p.pass.Fleet[a]) {
+		a = b
+	}
+	return Decision{Verdict: Dispatch, Index: a}
+}
+
+// Terms implements [Policy].
+func (*p2c) Terms() []string { return []string{"requests"} }
+
+// Explain implements [Policy].
+func (p *p2c) Explain(_ *Demand, _ []Fit, i int, dst []float64) []float64 {
+	return append(dst, float64(requests(&p.pass.Fleet[i])))
 }

@@ -23,7 +23,7 @@ func everyPolicy(t *testing.T, test func(t *testing.T, fresh func(seed uint64) p
 	for _, name := range policy.Names() {
 		t.Run(name, func(t *testing.T) {
 			test(t, func(seed uint64) policy.Policy {
-				p, err := policy.New(name, rand.New(rand.NewPCG(seed, 1)))
+				p, err := policy.New(named(name), rand.New(rand.NewPCG(seed, 1)))
 				require.NoError(t, err)
 				require.Equal(t, name, p.Name())
 				return p
@@ -33,19 +33,50 @@ func everyPolicy(t *testing.T, test func(t *testing.T, fresh func(seed uint64) p
 }
 
 func TestUnknownPolicyNamesTheKnown(t *testing.T) {
-	_, err := policy.New("fastest", nil)
+	_, err := policy.New(named("fastest"), nil)
 	require.ErrorContains(t, err, "token-load")
 	require.ErrorContains(t, err, "round-robin")
 }
 
+// candidate is a replica and what it is to the request.
+type candidate struct {
+	policy.Candidate
+	policy.Fit
+}
+
+func named(name string) policy.Config {
+	cfg := policy.DefaultConfig()
+	cfg.Name = name
+	return cfg
+}
+
+// looked begins a pass over a fleet.
+func looked(p policy.Policy, now time.Time, fleet []candidate, q policy.Queue) (*policy.Pass, []policy.Fit) {
+	cs, fits := make([]policy.Candidate, len(fleet)), make([]policy.Fit, len(fleet))
+	for i, c := range fleet {
+		cs[i], fits[i] = c.Candidate, c.Fit
+	}
+	pass := &policy.Pass{}
+	pass.Begin(now, cs, q)
+	p.Begin(pass)
+	return pass, fits
+}
+
+// decide is the first decision of a pass.
+func decide(p policy.Policy, now time.Time, d *policy.Demand, fleet []candidate) policy.Decision {
+	_, fits := looked(p, now, fleet, policy.Queue{})
+	return p.Decide(d, fits)
+}
+
 // idle is a replica that can take anything usual.
-func idle(id string) policy.Candidate {
-	return policy.Candidate{
-		ID:   scoring.ReplicaID(id),
-		Load: ledger.Load{Limits: scoring.Limits{KVBlocks: 1000, Seats: 8, SequenceTokens: 4096, BlockTokens: 16}},
-		// 100 tokens of prompt, 100 of output and a margin
-		NeedBlocks: 14,
-		Rates:      cost.DefaultRates(),
+func idle(id string) candidate {
+	return candidate{
+		Candidate: policy.Candidate{
+			ID:    scoring.ReplicaID(id),
+			Load:  ledger.Load{Limits: scoring.Limits{KVBlocks: 1000, Seats: 8, SequenceTokens: 4096, BlockTokens: 16}},
+			Rates: cost.DefaultRates(),
+		},
+		Fit: policy.Fit{NeedBlocks: 14}, // 100 tokens of prompt, 100 of output and a margin
 	}
 }
 
@@ -53,13 +84,13 @@ func usual() *policy.Demand {
 	return &policy.Demand{PromptTokens: 100, OutputTokens: 100, MinSequenceTokens: 101, Arrival: start, Seats: 1}
 }
 
-func with(c policy.Candidate, change func(*policy.Candidate)) policy.Candidate {
+func with(c candidate, change func(*candidate)) candidate {
 	change(&c)
 	return c
 }
 
-func full(id string) policy.Candidate {
-	return with(idle(id), func(c *policy.Candidate) { c.Load.BookedBlocks = 990 })
+func full(id string) candidate {
+	return with(idle(id), func(c *candidate) { c.Load.BookedBlocks = 990 })
 }
 
 // TestEligible: one table for every reason, and what comes before what.
@@ -67,52 +98,52 @@ func TestEligible(t *testing.T) {
 	later := start.Add(time.Second)
 	for _, tc := range []struct {
 		want   policy.Reason
-		change func(*policy.Candidate, *policy.Demand)
+		change func(*candidate, *policy.Demand)
 	}{
-		{policy.OK, func(*policy.Candidate, *policy.Demand) {}},
-		{policy.OK, func(c *policy.Candidate, _ *policy.Demand) { c.Load.BookedBlocks = 986 }},
-		{policy.OK, func(c *policy.Candidate, _ *policy.Demand) { c.CoolingUntil = &start }},
-		{policy.OK, func(c *policy.Candidate, d *policy.Demand) {
+		{policy.OK, func(*candidate, *policy.Demand) {}},
+		{policy.OK, func(c *candidate, _ *policy.Demand) { c.Load.BookedBlocks = 986 }},
+		{policy.OK, func(c *candidate, _ *policy.Demand) { c.CoolingUntil = &start }},
+		{policy.OK, func(c *candidate, d *policy.Demand) {
 			c.Incarnation = 2
 			d.Excluded = []policy.Exclusion{{ID: "a", Incarnation: 1}, {ID: "b", Incarnation: 2}}
 		}},
-		{policy.OK, func(c *policy.Candidate, _ *policy.Demand) { c.State, c.WarmingSeats = policy.Warming, 1 }},
-		{policy.TooSmall, func(_ *policy.Candidate, d *policy.Demand) { d.MinSequenceTokens = 4097 }},
-		{policy.TooSmall, func(c *policy.Candidate, d *policy.Demand) { c.Load.Limits.KVBlocks, d.MinSequenceTokens = 6, 97 }},
-		{policy.TooSmall, func(_ *policy.Candidate, d *policy.Demand) { d.Seats = 9 }},
-		{policy.TooSmall, func(c *policy.Candidate, d *policy.Demand) { d.MinSequenceTokens, c.State = 4097, policy.Down }},
-		{policy.NotStarted, func(c *policy.Candidate, d *policy.Demand) {
+		{policy.OK, func(c *candidate, _ *policy.Demand) { c.State, c.WarmingSeats = policy.Warming, 1 }},
+		{policy.TooSmall, func(_ *candidate, d *policy.Demand) { d.MinSequenceTokens = 4097 }},
+		{policy.TooSmall, func(c *candidate, d *policy.Demand) { c.Load.Limits.KVBlocks, d.MinSequenceTokens = 6, 97 }},
+		{policy.TooSmall, func(_ *candidate, d *policy.Demand) { d.Seats = 9 }},
+		{policy.TooSmall, func(c *candidate, d *policy.Demand) { d.MinSequenceTokens, c.State = 4097, policy.Down }},
+		{policy.NotStarted, func(c *candidate, d *policy.Demand) {
 			c.State, c.LimitsUnknown, d.MinSequenceTokens = policy.Starting, true, 4097
 		}},
-		{policy.IsDegraded, func(c *policy.Candidate, _ *policy.Demand) { c.State = policy.Degraded }},
-		{policy.IsDraining, func(c *policy.Candidate, _ *policy.Demand) { c.State = policy.Draining }},
-		{policy.IsDown, func(c *policy.Candidate, _ *policy.Demand) { c.State = policy.Down }},
-		{policy.IsGone, func(c *policy.Candidate, _ *policy.Demand) { c.State = policy.Gone }},
-		{policy.LoRAMissing, func(c *policy.Candidate, _ *policy.Demand) { c.LacksLoRA = true }},
-		{policy.ChatMissing, func(c *policy.Candidate, _ *policy.Demand) { c.LacksChat = true }},
-		{policy.IsExcluded, func(c *policy.Candidate, d *policy.Demand) {
+		{policy.IsDegraded, func(c *candidate, _ *policy.Demand) { c.State = policy.Degraded }},
+		{policy.IsDraining, func(c *candidate, _ *policy.Demand) { c.State = policy.Draining }},
+		{policy.IsDown, func(c *candidate, _ *policy.Demand) { c.State = policy.Down }},
+		{policy.IsGone, func(c *candidate, _ *policy.Demand) { c.State = policy.Gone }},
+		{policy.LoRAMissing, func(c *candidate, _ *policy.Demand) { c.LacksLoRA = true }},
+		{policy.ChatMissing, func(c *candidate, _ *policy.Demand) { c.LacksChat = true }},
+		{policy.IsExcluded, func(c *candidate, d *policy.Demand) {
 			c.Incarnation = 2
 			d.Excluded = []policy.Exclusion{{ID: "b", Incarnation: 2}, {ID: "a", Incarnation: 2}}
 		}},
-		{policy.IsVoid, func(c *policy.Candidate, _ *policy.Demand) { c.Void = true }},
-		{policy.IsVoid, func(c *policy.Candidate, _ *policy.Demand) { c.LimitsUnknown = true }},
-		{policy.Cooling, func(c *policy.Candidate, _ *policy.Demand) { c.CoolingUntil = &later }},
-		{policy.WarmingQuota, func(c *policy.Candidate, _ *policy.Demand) {
+		{policy.IsVoid, func(c *candidate, _ *policy.Demand) { c.Void = true }},
+		{policy.IsVoid, func(c *candidate, _ *policy.Demand) { c.LimitsUnknown = true }},
+		{policy.Cooling, func(c *candidate, _ *policy.Demand) { c.CoolingUntil = &later }},
+		{policy.WarmingQuota, func(c *candidate, _ *policy.Demand) {
 			c.State, c.WarmingSeats, c.PendingSeats = policy.Warming, 1, 1
 		}},
-		{policy.Overdrawn, func(c *policy.Candidate, _ *policy.Demand) { c.Load.BookedBlocks, c.Load.OverdraftBlocks = 900, 101 }},
-		{policy.NoSeats, func(c *policy.Candidate, _ *policy.Demand) { c.Load.SeatsBooked = 8 }},
-		{policy.NoSeats, func(c *policy.Candidate, _ *policy.Demand) {
+		{policy.Overdrawn, func(c *candidate, _ *policy.Demand) { c.Load.BookedBlocks, c.Load.OverdraftBlocks = 900, 101 }},
+		{policy.NoSeats, func(c *candidate, _ *policy.Demand) { c.Load.SeatsBooked = 8 }},
+		{policy.NoSeats, func(c *candidate, _ *policy.Demand) {
 			c.Load.SeatsBooked, c.Load.ForeignSeats, c.PendingSeats = 5, 2, 1
 		}},
-		{policy.NoBlocks, func(c *policy.Candidate, _ *policy.Demand) { c.Load.BookedBlocks = 987 }},
-		{policy.NoBlocks, func(c *policy.Candidate, _ *policy.Demand) {
+		{policy.NoBlocks, func(c *candidate, _ *policy.Demand) { c.Load.BookedBlocks = 987 }},
+		{policy.NoBlocks, func(c *candidate, _ *policy.Demand) {
 			c.Load.BookedBlocks, c.Load.ForeignBlocks, c.PendingBlocks = 900, 80, 7
 		}},
 	} {
 		c, d := idle("a"), usual()
 		tc.change(&c, d)
-		require.Equal(t, tc.want.String(), policy.Eligible(start, d, &c).String())
+		require.Equal(t, tc.want.String(), policy.Eligible(start, d, &c.Candidate, &c.Fit).String())
 	}
 }
 
@@ -137,79 +168,83 @@ func TestNames(t *testing.T) {
 // TestVerdicts: what each fleet must get, from every policy.
 func TestVerdicts(t *testing.T) {
 	soon, late := start.Add(300*time.Millisecond), start.Add(time.Hour)
-	state := func(id string, s policy.State) policy.Candidate {
-		return with(idle(id), func(c *policy.Candidate) { c.State = s })
+	state := func(id string, s policy.State) candidate {
+		return with(idle(id), func(c *candidate) { c.State = s })
 	}
-	cooling := func(id string, until *time.Time) policy.Candidate {
-		return with(idle(id), func(c *policy.Candidate) { c.CoolingUntil = until })
+	cooling := func(id string, until *time.Time) candidate {
+		return with(idle(id), func(c *candidate) { c.CoolingUntil = until })
 	}
-	small := func(id string) policy.Candidate {
-		return with(idle(id), func(c *policy.Candidate) { c.Load.Limits.SequenceTokens = 64 })
+	small := func(id string) candidate {
+		return with(idle(id), func(c *candidate) { c.Load.Limits.SequenceTokens = 64 })
 	}
 	for _, tc := range []struct {
 		name  string
-		fleet []policy.Candidate
+		fleet []candidate
 		want  policy.Decision
 	}{
 		{"no replica at all", nil, policy.Decision{Verdict: policy.Refuse, Cause: policy.NoReplica, RetryAfter: 5 * time.Second}},
 		{
 			"three full, one free",
-			[]policy.Candidate{full("a"), full("b"), idle("c"), full("d")},
+			[]candidate{full("a"), full("b"), idle("c"), full("d")},
 			policy.Decision{Verdict: policy.Dispatch, Index: 2},
 		},
 		{
 			"all full",
-			[]policy.Candidate{full("a"), full("b")},
+			[]candidate{full("a"), full("b")},
 			policy.Decision{Verdict: policy.Hold, Cause: policy.NoRoom, Until: start.Add(time.Second)},
 		},
 		{
 			"none serves",
-			[]policy.Candidate{state("a", policy.Down), state("b", policy.Draining), state("c", policy.Starting), state("d", policy.Degraded)},
+			[]candidate{state("a", policy.Down), state("b", policy.Draining), state("c", policy.Starting), state("d", policy.Degraded)},
 			policy.Decision{Verdict: policy.Refuse, Cause: policy.NoReplica, RetryAfter: 5 * time.Second},
 		},
 		{
 			"too large for all",
-			[]policy.Candidate{small("a"), small("b")},
+			[]candidate{small("a"), small("b")},
 			policy.Decision{Verdict: policy.Refuse, Cause: policy.TooLarge},
 		},
 		{
 			"too large for all, also for those that are down",
-			[]policy.Candidate{small("a"), with(small("b"), func(c *policy.Candidate) { c.State = policy.Down })},
+			[]candidate{small("a"), with(small("b"), func(c *candidate) { c.State = policy.Down })},
 			policy.Decision{Verdict: policy.Refuse, Cause: policy.TooLarge},
 		},
 		{
 			"only one that is down could hold it",
-			[]policy.Candidate{small("a"), state("b", policy.Down)},
+			[]candidate{small("a"), state("b", policy.Down)},
 			policy.Decision{Verdict: policy.Refuse, Cause: policy.NoReplica, RetryAfter: 5 * time.Second},
 		},
 		{
 			"a full one could hold it",
-			[]policy.Candidate{small("a"), full("b"), state("c", policy.Down)},
+			[]candidate{small("a"), full("b"), state("c", policy.Down)},
 			policy.Decision{Verdict: policy.Hold, Cause: policy.NoRoom, Until: start.Add(time.Second)},
 		},
 		{
 			"all shed a moment ago",
-			[]policy.Candidate{cooling("a", &late), cooling("b", &soon)},
+			[]candidate{cooling("a", &late), cooling("b", &soon)},
 			policy.Decision{Verdict: policy.Hold, Cause: policy.AllCool, Until: soon},
 		},
 		{
 			"shed or full",
-			[]policy.Candidate{cooling("a", &late), full("b")},
+			[]candidate{cooling("a", &late), full("b")},
 			policy.Decision{Verdict: policy.Hold, Cause: policy.NoRoom, Until: start.Add(time.Second)},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			everyPolicy(t, func(t *testing.T, fresh func(uint64) policy.Policy) {
 				t.Helper()
-				require.Equal(t, tc.want, fresh(1).Decide(start, usual(), tc.fleet))
+				got := decide(fresh(1), start, usual(), tc.fleet)
+				if got.Verdict != policy.Dispatch {
+					got.Index = 0 // where it would go means nothing while nobody can take it
+				}
+				require.Equal(t, tc.want, got)
 			})
 		})
 	}
 }
 
 // drawFleet draws replicas in every condition.
-func drawFleet(t *rapid.T) []policy.Candidate {
-	fleet := make([]policy.Candidate, rapid.IntRange(0, 6).Draw(t, "replicas"))
+func drawFleet(t *rapid.T) []candidate {
+	fleet := make([]candidate, rapid.IntRange(0, 6).Draw(t, "replicas"))
 	for i := range fleet {
 		c := idle(fmt.Sprintf("r%d", i))
 		c.State = policy.State(rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2, 3, 4, 5, 6}).Draw(t, "state"))
@@ -222,6 +257,7 @@ func drawFleet(t *rapid.T) []policy.Candidate {
 		c.Load.SeatsBooked = rapid.IntRange(0, 8).Draw(t, "seats")
 		c.Load.Running = c.Load.SeatsBooked
 		c.Load.DecodeKVTokens = scoring.Tokens(rapid.IntRange(0, 15_000).Draw(t, "kv"))
+		c.Load.RemainingOutputTokens = scoring.Tokens(rapid.IntRange(0, 2000).Draw(t, "remaining"))
 		c.Load.QueuedPrefillTokens = scoring.Tokens(rapid.IntRange(0, 15_000).Draw(t, "queued"))
 		c.PendingBlocks = scoring.Blocks(rapid.IntRange(0, 20).Draw(t, "pending"))
 		c.OverlapTokens = scoring.Tokens(rapid.IntRange(0, 6).Draw(t, "overlap") * 16)
@@ -257,19 +293,30 @@ func TestDecisionsAreLawful(t *testing.T) {
 		t.Helper()
 		verdicts := map[policy.Verdict]int{}
 		causes := map[policy.Cause]int{}
+		held := 0
 		for range 10 {
 			rapid.Check(t, func(t *rapid.T) {
 				p := fresh(rapid.Uint64().Draw(t, "seed"))
 				for range rapid.IntRange(1, 4).Draw(t, "requests") {
 					fleet, d := drawFleet(t), drawDemand(t)
-					dec := p.Decide(start, d, fleet)
+					dec := decide(p, start, d, fleet)
 					verdicts[dec.Verdict]++
 					causes[dec.Cause]++
 					reasons := make([]policy.Reason, len(fleet))
 					for i := range fleet {
-						reasons[i] = policy.Eligible(start, d, &fleet[i])
+						reasons[i] = policy.Eligible(start, d, &fleet[i].Candidate, &fleet[i].Fit)
 					}
-					require.Equal(t, slices.Contains(reasons, policy.OK), dec.Verdict == policy.Dispatch)
+					can := slices.Contains(reasons, policy.OK)
+					better := dec.Cause == policy.BetterBusy || dec.Cause == policy.BetterFull
+					require.Equal(t, can, dec.Verdict == policy.Dispatch || better)
+					if better {
+						held++
+						require.Equal(t, policy.Hold, dec.Verdict)
+						require.True(t, start.Before(p.Bound(d)), "it is held no longer than its bound")
+						bound := *d
+						bound.Arrival = bound.Arrival.Add(start.Sub(p.Bound(d)))
+						require.Equal(t, policy.Dispatch, decide(p, start, &bound, fleet).Verdict, "at its bound it goes")
+					}
 					passes := slices.ContainsFunc(reasons, policy.Reason.Passes)
 					switch dec.Verdict {
 					case policy.Dispatch:
@@ -295,7 +342,13 @@ func TestDecisionsAreLawful(t *testing.T) {
 			require.GreaterOrEqual(t, verdicts[v], 50, "too few verdicts %q", v)
 		}
 		for c := range policy.NumCauses {
-			require.GreaterOrEqual(t, causes[c], 5, "too few causes %q", c)
+			if c != policy.BetterBusy && c != policy.BetterFull {
+				require.GreaterOrEqual(t, causes[c], 5, "too few causes %q", c)
+			}
+		}
+		if fresh(1).Name() == "token-load" {
+			require.GreaterOrEqual(t, causes[policy.BetterBusy], 50)
+			require.GreaterOrEqual(t, causes[policy.BetterFull], 10)
 		}
 	})
 }
@@ -310,9 +363,9 @@ func TestSameSeedSameDecisions(t *testing.T) {
 			for range 20 {
 				fleet, d := drawFleet(t), drawDemand(t)
 				if rapid.Bool().Draw(t, "ties") {
-					fleet = []policy.Candidate{idle("r0"), idle("r1"), idle("r2")}
+					fleet = []candidate{idle("r0"), idle("r1"), idle("r2")}
 				}
-				require.Equal(t, a.Decide(start, d, fleet), b.Decide(start, d, slices.Clone(fleet)))
+				require.Equal(t, decide(a, start, d, fleet), decide(b, start, d, slices.Clone(fleet)))
 			}
 		})
 	})
@@ -329,7 +382,11 @@ func TestIndependentRequestsSpread(t *testing.T) {
 			}
 			least, most := slices.Min(f.shares()), slices.Max(f.shares())
 			t.Log(f.shares())
-			require.LessOrEqual(t, float64(most), 1.25*float64(least))
+			ratio := 1.25
+			if name == "random" {
+				ratio = 1.6 // four standard deviations to either side
+			}
+			require.LessOrEqual(t, float64(most), ratio*float64(least))
 			f.finish()
 		})
 	}
@@ -359,7 +416,11 @@ func TestSharedPrefixDoesNotHerd(t *testing.T) {
 					f.dispatch(request{tokens, 100})
 				}
 				t.Log(f.shares())
-				require.LessOrEqual(t, slices.Max(f.shares()), 2*2000/8)
+				most := 2 * 2000 / 8
+				if name == "affinity-filter" {
+					most = 2000 / 2 // it sticks to whoever holds the prefix until the first token there takes 18 s longer
+				}
+				require.LessOrEqual(t, slices.Max(f.shares()), most)
 				f.finish()
 			})
 		}
@@ -425,26 +486,26 @@ func TestSlowReplicasGetLess(t *testing.T) {
 
 // TestRoundRobinTakesTurns, also past replicas that cannot take the request.
 func TestRoundRobinTakesTurns(t *testing.T) {
-	p, err := policy.New("round-robin", nil)
+	p, err := policy.New(named("round-robin"), nil)
 	require.NoError(t, err)
-	fleet := []policy.Candidate{idle("a"), full("b"), idle("c"), idle("d")}
+	fleet := []candidate{idle("a"), full("b"), idle("c"), idle("d")}
 	got := make([]int, 0, 5)
 	for range cap(got) {
-		got = append(got, p.Decide(start, usual(), fleet).Index)
+		got = append(got, decide(p, start, usual(), fleet).Index)
 	}
 	require.Equal(t, []int{0, 2, 3, 0, 2}, got)
 	fleet = slices.Delete(fleet, 2, 3) // the last one taken leaves: the next by name follows
-	require.Equal(t, 2, p.Decide(start, usual(), fleet).Index)
+	require.Equal(t, 2, decide(p, start, usual(), fleet).Index)
 }
 
 // TestTiesAreBrokenEvenly: of equal replicas each is taken about equally often.
 func TestTiesAreBrokenEvenly(t *testing.T) {
-	p, err := policy.New("token-load", rand.New(rand.NewPCG(3, 4)))
+	p, err := policy.New(named("token-load"), rand.New(rand.NewPCG(3, 4)))
 	require.NoError(t, err)
-	fleet := []policy.Candidate{idle("a"), idle("b"), full("c"), idle("d"), idle("e")}
+	fleet := []candidate{idle("a"), idle("b"), full("c"), idle("d"), idle("e")}
 	taken := make([]int, len(fleet))
 	for range 4000 {
-		taken[p.Decide(start, usual(), fleet).Index]++
+		taken[decide(p, start, usual(), fleet).Index]++
 	}
 	require.Zero(t, taken[2])
 	for _, i := range []int{0, 1, 3, 4} {

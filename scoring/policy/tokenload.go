@@ -3,56 +3,248 @@ package policy
 import (
 	"cmp"
 	"math/rand/v2"
+	"slices"
 	"time"
 
+	"plimsoll/scoring"
 	"plimsoll/scoring/cost"
 )
 
 const tokenLoadName = "token-load"
 
-// tokenLoad sends a request where its predicted cost in seconds is least, its effect on others included. Overlap is a
-// discount on prefill, never a goal.
-type tokenLoad struct {
-	stateless
-	rng     *rand.Rand
-	weights cost.Weights
-	reasons []Reason  // scratch, one a candidate
-	totals  []float64 // scratch, one a candidate
+// TokenLoadConfig sets token-load. README.md says what each does and how sensitive it is.
+type TokenLoadConfig struct {
+	// GateSeconds is the prefill queue below which a replica takes a prompt.
+	GateSeconds float64
+	// Who has waited for FCFSShare of the wait that a first-come-first-served fleet would have made it wait, plus OwnShare of its own
+	// prefill, plus GraceSeconds, counts the harm to others half; ReliefPower is how steeply that falls.
+	FCFSShare, OwnShare, GraceSeconds float64
+	// DecodeMin and DecodeMax bound the price of a second of decode.
+	DecodeMin, DecodeMax float64
+	// ReuseShare of the hit odds, ReuseMax at most, is the price of new cache blocks.
+	ReuseShare, ReuseMax float64
+	// BoundFactor is how many times that wait a request may be held for a better replica.
+	BoundFactor float64
+	// AlikeShare of the least cost is what learned rates cannot tell apart.
+	AlikeShare float64
 }
 
-// nearly is the share of the least cost within which another counts as equal: learned rates are no better than that, and
-// what they differ by must not draw a conversation away from its cache.
-const nearly = 0.05
+// DefaultTokenLoad has the constants of the published trial.
+func DefaultTokenLoad() TokenLoadConfig {
+	return TokenLoadConfig{
+		GateSeconds: 0.15, FCFSShare: 1, OwnShare: 0.1, GraceSeconds: 0.25, DecodeMin: 0.5, DecodeMax: 6,
+		ReuseShare: 0.5, ReuseMax: 6, BoundFactor: 4, AlikeShare: 0.05,
+	}
+}
+
+const (
+	// hitKeep is what the running hit rate keeps with one more request: some 500 are remembered.
+	hitKeep = 0.998
+	// A held request is decided again after wakeSoonest to wakeLatest.
+	wakeSoonest, wakeLatest = 10 * time.Millisecond, time.Second
+)
+
+// tokenLoad sends a request where its predicted cost in seconds is least, its effect on others included, and lets it wait for
+// that replica while its prefill queue is too long or its memory too full. Overlap is a discount on prefill, never a goal.
+type tokenLoad struct {
+	cfg     TokenLoadConfig
+	weights cost.Weights
+	rng     *rand.Rand
+
+	// The running token hit rate of what was dispatched.
+	hit, prompts float64
+
+	// Of this pass, one a candidate.
+	pass     *Pass
+	prices   cost.Prices
+	replicas []target
+	totals   []float64
+}
+
+// target is a candidate in a pass.
+type target struct {
+	cost.Replica
+
+	blockTokens float64
+	usable      float64 // blocks
+	booked      float64 // blocks
+	open        bool
+	// What is held for it in this pass.
+	held       cost.Held
+	heldBlocks float64
+}
+
+func newTokenLoad(cfg TokenLoadConfig, w cost.Weights, rng *rand.Rand) *tokenLoad {
+	return &tokenLoad{cfg: cfg, weights: w, rng: rng}
+}
 
 // Name implements [Policy].
 func (*tokenLoad) Name() string { return tokenLoadName }
 
-// Decide implements [Policy]. Of those that cost nearly the least, the one with the most of the prompt in its cache is taken,
-// of these the cheapest. Exact ties are broken at random, each of the k best with chance 1/k.
-func (p *tokenLoad) Decide(now time.Time, d *Demand, fleet []Candidate) Decision {
-	p.reasons, p.totals = p.reasons[:0], p.totals[:0]
-	least, found := 0.0, false
-	for i := range fleet {
-		c := &fleet[i]
-		why := Eligible(now, d, c)
-		total := 0.0
-		if why == OK {
-			total = Predict(now, d, c, p.weights).TotalSeconds()
-			if !found || total < least {
-				least, found = total, true
-			}
+// Begin implements [Policy].
+func (p *tokenLoad) Begin(pass *Pass) {
+	p.pass = pass
+	p.replicas = slices.Grow(p.replicas[:0], len(pass.Fleet))[:len(pass.Fleet)]
+	p.totals = slices.Grow(p.totals[:0], len(pass.Fleet))[:len(pass.Fleet)]
+	for i := range pass.Fleet {
+		p.replicas[i].held, p.replicas[i].heldBlocks = cost.Held{}, 0
+		p.look(i)
+	}
+	busy := pass.BusyShare()
+	p.prices.Decode = min(max(busy/(1-busy), p.cfg.DecodeMin), p.cfg.DecodeMax)
+	p.prices.NewBlocks = 0
+	if p.hit > 0 {
+		p.prices.NewBlocks = min(p.cfg.ReuseMax, p.cfg.ReuseShare*p.hit/max(1e-9, p.prompts-p.hit))
+	}
+}
+
+// look works out what a candidate is to whatever request.
+func (p *tokenLoad) look(i int) {
+	c, t := &p.pass.Fleet[i], &p.replicas[i]
+	t.Replica = cost.ReplicaAt(p.pass.Now, &c.Load, c.Pending, c.Rates)
+	t.blockTokens = float64(max(1, c.Load.Limits.BlockTokens))
+	t.usable = float64(c.Load.UsableBlocks())
+	t.booked = float64(c.Load.BookedBlocks + c.PendingBlocks)
+	t.open = t.WaitSeconds < p.cfg.GateSeconds
+}
+
+// limit is how long a request waits, in seconds, until it counts the harm to others half.
+func (p *tokenLoad) limit(d *Demand) float64 {
+	return p.cfg.FCFSShare*d.FCFSSeconds + p.cfg.OwnShare*d.LeastPrefillSeconds + p.cfg.GraceSeconds
+}
+
+// Bound implements [Policy].
+func (p *tokenLoad) Bound(d *Demand) time.Time {
+	if d.Urgent {
+		return d.Arrival
+	}
+	return d.Arrival.Add(time.Duration(p.cfg.BoundFactor * p.limit(d) * float64(time.Second)))
+}
+
+// Idle implements [Policy]: no prompt goes where the prefill queue is too long.
+func (p *tokenLoad) Idle() (time.Time, bool) {
+	if !p.pass.AnyRoom() {
+		return p.pass.Now.Add(wakeLatest), true
+	}
+	return p.wake(), !slices.ContainsFunc(p.replicas, func(t target) bool { return t.open })
+}
+
+// wake is when the first gate may open though nothing is heard.
+func (p *tokenLoad) wake() time.Time {
+	first := wakeLatest.Seconds()
+	for i := range p.replicas {
+		if t := &p.replicas[i]; !t.open && p.pass.stands[i].lasting == OK {
+			first = min(first, t.WaitSeconds-p.cfg.GateSeconds)
 		}
-		p.reasons, p.totals = append(p.reasons, why), append(p.totals, total)
 	}
-	if !found {
-		return notNow(now, p.reasons, fleet)
-	}
-	best, ties := -1, 0
-	for i := range fleet {
-		if p.reasons[i] != OK || p.totals[i] > least*(1+nearly) {
+	return p.pass.Now.Add(max(wakeSoonest, time.Duration(first*float64(time.Second))))
+}
+
+// relief is what the harm to others counts for a request.
+func (p *tokenLoad) relief(d *Demand) float64 {
+	ratio := p.pass.Now.Sub(d.Arrival).Seconds() / p.limit(d)
+	ratio *= ratio
+	return 1 / (1 + ratio*ratio)
+}
+
+// Decide implements [Policy]. It considers all that can take the request or will have room for it; past its bound, if anybody can
+// take it, only those. Of those that cost nearly the least, one that takes it now comes before one that it would wait for, then
+// the one with the most of the prompt in its cache, then the cheapest; exact ties are broken at random, each of k with chance 1/k.
+func (p *tokenLoad) Decide(d *Demand, fits []Fit) Decision {
+	demand := cost.Demand{PromptTokens: d.PromptTokens, OutputTokens: d.OutputTokens}
+	prices := p.prices
+	prices.Others = p.relief(d)
+	reasons := p.pass.reasons
+	// Of all that it may wait for, and of those that can take it.
+	var all, able lowest
+	for i := range p.replicas {
+		why := p.pass.stands[i].eligible(d, &p.pass.Fleet[i], &fits[i])
+		reasons[i] = why
+		if !waitable(why, &fits[i]) {
 			continue
 		}
-		switch order := p.compare(fleet, i, best); {
+		p.totals[i] = p.total(&demand, fits, i, &prices)
+		all.offer(p.totals[i])
+		if why == OK {
+			able.offer(p.totals[i])
+		}
+	}
+	switch {
+	case !all.any:
+		return p.pass.notNow(reasons)
+	case able.any && !p.pass.Now.Before(p.Bound(d)):
+		return Decision{Verdict: Dispatch, Index: p.choose(fits, able.cost, func(i int) bool { return reasons[i] == OK })}
+	}
+	best := p.choose(fits, all.cost, func(i int) bool { return waitable(reasons[i], &fits[i]) })
+	if p.takes(fits, best) {
+		return Decision{Verdict: Dispatch, Index: best}
+	}
+	return p.hold(&demand, fits, best, able.any)
+}
+
+// lowest is the least of what it is offered.
+type lowest struct {
+	cost float64
+	any  bool
+}
+
+func (l *lowest) offer(cost float64) {
+	if !l.any || cost < l.cost {
+		l.cost, l.any = cost, true
+	}
+}
+
+// waitable says whether a candidate can take a request, or will as soon as some of what it has ends.
+func waitable(why Reason, f *Fit) bool {
+	return why == OK || !f.Barred && (why == NoBlocks || why == NoSeats || why == Overdrawn)
+}
+
+// total is the cost of a candidate, the wait for room there included.
+func (p *tokenLoad) total(demand *cost.Demand, fits []Fit, i int, prices *cost.Prices) float64 {
+	t := &p.replicas[i]
+	b := t.Cost(demand, fits[i].OverlapTokens, t.held, prices, &p.weights)
+	if t.missing(&fits[i]) > 0 || p.pass.reasons[i] != OK {
+		b.MemorySeconds = p.memory(fits, i, prices)
+	}
+	return b.TotalSeconds()
+}
+
+// memory is the wait for room on a candidate: for blocks, for a seat, or for its overdraft to be covered.
+func (p *tokenLoad) memory(fits []Fit, i int, prices *cost.Prices) float64 {
+	t := &p.replicas[i]
+	wait := t.MemorySeconds(t.missing(&fits[i]), t.booked+t.heldBlocks, prices)
+	if why := p.pass.reasons[i]; why == NoSeats {
+		wait = max(wait, t.MemorySeconds(1, t.Residents, prices))
+	} else if why == Overdrawn {
+		c := &p.pass.Fleet[i]
+		wait = max(wait, t.MemorySeconds(float64(c.Load.BookedBlocks+c.Load.OverdraftBlocks-c.Load.UsableBlocks()), t.booked, prices))
+	}
+	return wait
+}
+
+// missing is how many blocks a candidate is short of for a request, those that it is held for counted.
+func (t *target) missing(f *Fit) float64 {
+	return t.booked + t.heldBlocks + float64(f.NeedBlocks) - t.usable
+}
+
+// takes says whether a candidate takes the request now, in this pass.
+func (p *tokenLoad) takes(fits []Fit, i int) bool {
+	t := &p.replicas[i]
+	return t.open && p.pass.reasons[i] == OK && t.missing(&fits[i]) <= 0
+}
+
+// choose picks among those of some that cost nearly the least.
+func (p *tokenLoad) choose(fits []Fit, least float64, some func(int) bool) int {
+	best, ties := -1, 0
+	for i := range p.replicas {
+		if !some(i) || p.totals[i] > least*(1+p.cfg.AlikeShare) {
+			continue
+		}
+		order := -1
+		if best >= 0 {
+			order = p.compare(fits, i, best)
+		}
+		switch {
 		case order < 0:
 			best, ties = i, 1
 		case order == 0:
@@ -62,27 +254,64 @@ func (p *tokenLoad) Decide(now time.Time, d *Demand, fleet []Candidate) Decision
 			}
 		}
 	}
-	return Decision{Verdict: Dispatch, Index: best}
+	return best
 }
 
-// compare is negative if candidate a goes before b: more overlap, then less cost. b is -1 for none.
-func (p *tokenLoad) compare(fleet []Candidate, a, b int) int {
-	if b < 0 {
-		return -1
+// compare is negative if candidate a goes before b, of those that cost about the same.
+func (p *tokenLoad) compare(fits []Fit, a, b int) int {
+	if now := p.takes(fits, a); now != p.takes(fits, b) {
+		if now {
+			return -1
+		}
+		return 1
 	}
-	return cmp.Or(cmp.Compare(fleet[b].OverlapTokens, fleet[a].OverlapTokens), cmp.Compare(p.totals[a], p.totals[b]))
+	return cmp.Or(cmp.Compare(fits[b].OverlapTokens, fits[a].OverlapTokens), cmp.Compare(p.totals[a], p.totals[b]))
 }
 
-// Predict is the cost of sending the demand to the candidate, by the formula of scoring/cost.
-func Predict(now time.Time, d *Demand, c *Candidate, w cost.Weights) cost.Breakdown {
-	r := cost.Replica{
-		Load:                 c.Load,
-		PendingRequests:      c.PendingRequests,
-		PendingPrefillTokens: c.PendingPrefillTokens,
+// hold lets a request wait for a candidate, which counts as load there for those behind it.
+func (p *tokenLoad) hold(demand *cost.Demand, fits []Fit, i int, can bool) Decision {
+	t := &p.replicas[i]
+	dec := Decision{Verdict: Hold, Index: i, Cause: BetterBusy, Until: p.wake()}
+	if t.missing(&fits[i]) > 0 || p.pass.reasons[i] != OK {
+		t.heldBlocks += float64(fits[i].NeedBlocks)
+		dec.Cause = BetterFull
 	}
-	if c.Load.OldestPrefill != nil {
-		r.PrefillElapsed = now.Sub(*c.Load.OldestPrefill)
+	if !can {
+		dec.Cause = NoRoom
 	}
+	t.held.PrefillSeconds += t.OwnPrefillSeconds(demand, fits[i].OverlapTokens)
+	t.held.Requests++
+	return dec
+}
+
+// Terms implements [Policy].
+func (*tokenLoad) Terms() []string {
+	parts := cost.PartNames()
+	return append(parts[:], "total")
+}
+
+// Explain implements [Policy].
+func (p *tokenLoad) Explain(d *Demand, fits []Fit, i int, dst []float64) []float64 {
+	t := &p.replicas[i]
 	demand := cost.Demand{PromptTokens: d.PromptTokens, OutputTokens: d.OutputTokens}
-	return cost.Predict(demand, r, c.OverlapTokens, c.Rates, w)
+	prices := p.prices
+	prices.Others = p.relief(d)
+	b := t.Cost(&demand, fits[i].OverlapTokens, t.held, &prices, &p.weights)
+	p.pass.reasons[i] = p.pass.Eligible(d, fits, i)
+	b.MemorySeconds = p.memory(fits, i, &prices)
+	parts := b.Parts()
+	return append(append(dst, parts[:]...), b.TotalSeconds())
 }
+
+// OnDispatch implements [Policy].
+func (p *tokenLoad) OnDispatch(d *Demand, fits []Fit, i int) {
+	p.hit = hitKeep*p.hit + float64(max(0, min(fits[i].OverlapTokens, d.PromptTokens-1)))
+	p.prompts = hitKeep*p.prompts + float64(d.PromptTokens)
+	p.look(i)
+}
+
+// OnFirstToken implements [Policy].
+func (*tokenLoad) OnFirstToken(scoring.ReplicaID) {}
+
+// OnEnd implements [Policy].
+func (*tokenLoad) OnEnd(scoring.ReplicaID) {}

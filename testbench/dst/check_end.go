@@ -51,6 +51,10 @@ func (w *world) phase() {
 	}
 }
 
+// waveTokens is how long the answers of the last wave are: they take longer than a request is held for a better replica, so that
+// those that wait go to one that seems slow, too.
+const waveTokens = 160
+
 // wave sends as many requests at once as there are seats: every replica must serve some.
 func (w *world) wave() {
 	w.waved, w.wavedAt = true, w.now
@@ -62,7 +66,9 @@ func (w *world) wave() {
 		}
 	}
 	for range seats {
-		w.in(w.between(0, 2*time.Millisecond), evCall).call = w.newCall(true)
+		c := w.newCall(true)
+		c.req.MaxTokens = new(waveTokens)
+		w.in(w.between(0, 2*time.Millisecond), evCall).call = c
 	}
 }
 

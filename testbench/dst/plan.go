@@ -56,9 +56,9 @@ func (w *world) drawPlan() {
 	}
 
 	p.router = router.DefaultConfig(modelName)
-	p.router.Policy = policy.Names()[0]
+	p.router.Policy.Name = policy.Names()[0]
 	if w.chance(0.3) {
-		p.router.Policy = policy.Names()[w.rng.IntN(len(policy.Names()))]
+		p.router.Policy.Name = policy.Names()[w.rng.IntN(len(policy.Names()))]
 	}
 	if w.chance(0.4) {
 		p.router.Admission = router.Strict

@@ -79,7 +79,7 @@ func TestEqualSeedsGiveEqualResults(t *testing.T) {
 	for _, name := range policy.Names() {
 		once := func(seed uint64) *fleet.Result {
 			cfg := config(t, fleet.DefaultSpec())
-			cfg.Router.Policy, cfg.Seed = name, seed
+			cfg.Router.Policy.Name, cfg.Seed = name, seed
 			return run(t, cfg, traffic(t, trace.AgentsName, 3, 300, 4))
 		}
 		a, b := once(1), once(1)

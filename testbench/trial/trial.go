@@ -74,7 +74,7 @@ func (c Config) simulated(name string, seed uint64) (fleet.Config, error) {
 	}
 	run := fleet.DefaultConfig(engines)
 	run.Router, run.Seed = c.Router, seed
-	run.Router.Policy = name
+	run.Router.Policy.Name = name
 	return run, nil
 }
 
