@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"plimsoll/actors/supervise"
+	"plimsoll/engine"
 	"plimsoll/scoring"
 )
 
@@ -34,6 +35,7 @@ type Config struct {
 	ProbeTimeout  time.Duration // of one probe
 	ProbeFirst    time.Duration // first retry of a dead engine; doubles to ProbeCap
 	ProbeCap      time.Duration
+	RefusedCap    time.Duration // likewise, where nobody listens: that costs nobody anything, and a new process is found soon
 
 	// Of the rule that finds hung engines (doc.go).
 	HangLeast   time.Duration    // no shorter silence is suspicious
@@ -59,12 +61,22 @@ func DefaultConfig(id scoring.ReplicaID, model string) Config {
 		ShedFirst: 500 * time.Millisecond, ShedCap: 8 * time.Second,
 		DegradedFirst: time.Second, DegradedCap: 30 * time.Second, FailedProbes: 2,
 		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second,
-		ProbeFirst: 250 * time.Millisecond, ProbeCap: 5 * time.Second,
+		ProbeFirst: 250 * time.Millisecond, ProbeCap: 5 * time.Second, RefusedCap: time.Second,
 		HangLeast: 250 * time.Millisecond, HangBlind: 10 * time.Second, HangDoubt: 100 * time.Millisecond,
 		CanaryRetry: time.Second, HangGiveUp: 10 * time.Second, CanaryToken: 1, BreaksMax: 5,
 		Strikes:   supervise.Config{First: 250 * time.Millisecond, Cap: 4 * time.Second, Window: time.Minute, Jitter: 0.2},
 		RampSeats: 8, RampTime: 2 * time.Second,
 	}
+}
+
+// ProbePause is how long to wait after a probe that failed so, without jitter, and what to ask with after the next one. retry is
+// ProbeFirst after an answer.
+func (c Config) ProbePause(retry time.Duration, f *engine.Failure) (pause, next time.Duration) {
+	longest := c.ProbeCap
+	if f.Kind == engine.Refused {
+		longest = min(longest, c.RefusedCap)
+	}
+	return min(retry, longest), min(2*retry, longest)
 }
 
 // Validate reports what makes no sense.
@@ -78,8 +90,8 @@ func (c Config) Validate() error {
 		return errors.New("slots must be at least 1")
 	case c.SequenceTokens != nil && *c.SequenceTokens < 2:
 		return errors.New("the longest sequence must be at least 2 tokens")
-	case c.ProbeInterval <= 0 || c.ProbeTimeout <= 0 || c.ProbeFirst <= 0 || c.ProbeCap < c.ProbeFirst:
-		return errors.New("probe times must be positive and the cap no less than the first")
+	case c.ProbeInterval <= 0 || c.ProbeTimeout <= 0 || c.ProbeFirst <= 0 || c.ProbeCap < c.ProbeFirst || c.RefusedCap < c.ProbeFirst:
+		return errors.New("probe times must be positive and the caps no less than the first")
 	case c.FeedSilence <= 0:
 		return errors.New("kv-events-silence must be positive")
 	case c.FeedWait < 0 || c.AnnounceWait < 0 || c.FailedProbes < 1:

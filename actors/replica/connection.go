@@ -157,9 +157,10 @@ func (p *connection) done(c actor.Context, m probeDone) {
 	p.last = time.Now()
 	wait := p.cfg.ProbeInterval
 	if m.err != nil {
-		wait = p.retry + time.Duration(p.rng.Float64()*0.2*float64(p.retry))
-		p.retry = min(2*p.retry, p.cfg.ProbeCap)
-		c.Send(p.parent, ProbeFailed{failureOf(m.err), p.began})
+		f := failureOf(m.err)
+		wait, p.retry = p.cfg.ProbePause(p.retry, f)
+		wait += time.Duration(p.rng.Float64() * 0.2 * float64(wait))
+		c.Send(p.parent, ProbeFailed{f, p.began})
 	} else {
 		p.retry = p.cfg.ProbeFirst
 		c.Send(p.parent, Probed{m.status, p.began})

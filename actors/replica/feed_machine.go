@@ -199,6 +199,7 @@ func (m *feedMachine) voided(now time.Time) {
 	case m.state == IndexApproximate:
 		m.emit(clearRouted{})
 	default:
+		m.begun = false // it will be told when somebody is there again
 		m.close(now)
 		m.become(IndexVoid, "the engine is down")
 		m.resubscribe(now)

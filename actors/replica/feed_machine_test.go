@@ -306,12 +306,12 @@ func TestANewLifeVoidsTheOld(t *testing.T) {
 	require.Equal(t, []string{"close", "void", "open"}, s.step(tune{blockTokens: 16, capacity: 3200, incarnation: 2}), "another capacity")
 }
 
-// TestAnEngineThatIsDown and comes back as the same life: its feed is read anew, without anybody asking.
+// TestAnEngineThatIsDown and comes back as the same life: its feed is read anew, without anybody asking, and says so again.
 func TestAnEngineThatIsDown(t *testing.T) {
 	s := liveSluice(t)
 	require.Equal(t, []string{"close", "void"}, s.step(void{}))
 	require.Equal(t, []string{"open"}, s.pass(time.Second))
-	require.Equal(t, []string{"live"}, s.batch(engine.KVLive, true))
+	require.Equal(t, []string{"live", "begun"}, s.batch(engine.KVLive, true))
 	require.Empty(t, newSluice(t, true).step(void{}), "nothing is known before the engine was seen")
 }
 

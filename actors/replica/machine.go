@@ -193,6 +193,9 @@ func (m *machine) step(now time.Time, message any) []effect {
 			m.settle(now)
 			m.emit(publish{})
 		}
+		if m.state == Starting || m.state == Down {
+			m.emit(hurryProbe{}) // somebody is there
+		}
 	case Drain:
 		m.drain(now, e)
 	case Undrain:

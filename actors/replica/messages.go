@@ -138,7 +138,7 @@ type (
 	}
 	// void: what the index holds of this replica counts no more. To the feed.
 	void struct{}
-	// FeedReady: the feed has begun for this life. From the feed.
+	// FeedReady: the feed has begun for this life, or again after the engine was down. From the feed.
 	FeedReady struct{ Incarnation uint64 }
 	// canary asks for one token. To the connection.
 	canary struct {

@@ -80,8 +80,8 @@ func (c *connection) done(p probed) {
 	wait := c.host.cfg.ProbeInterval
 	began := skewed(w.base.Add(c.began), w.wall)
 	if p.failure != nil {
-		wait = c.retry + time.Duration(w.rng.Float64()*0.2*float64(c.retry))
-		c.retry = min(2*c.retry, c.host.cfg.ProbeCap)
+		wait, c.retry = c.host.cfg.ProbePause(c.retry, p.failure)
+		wait += time.Duration(w.rng.Float64() * 0.2 * float64(wait))
 		c.host.box.post(&c.host.box, replica.ProbeFailed{Failure: p.failure, Began: began})
 	} else {
 		c.retry = c.host.cfg.ProbeFirst
