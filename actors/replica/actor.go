@@ -104,7 +104,7 @@ func (a *replicaActor) Receive(c actor.Context) {
 		a.alarm.Rung()
 		a.observe(c)
 		a.perform(c, a.m.step(time.Now(), m), nil)
-	case Probed, Late:
+	case Probed, ProbeFailed, Late:
 		a.observe(c)
 		a.perform(c, a.m.step(time.Now(), m), nil)
 	case Drain, Undrain:

@@ -40,6 +40,18 @@
 // A single attempt that is stuck on an engine which serves others is the stream machine's to find (its deadlines follow the
 // replica's pace too); this finds engines, that finds requests.
 //
+// Busy is not dead: a probe that brings no answer in time counts only while there is nothing to do. The streams of a replica that
+// is busy tell more than a server that does not get to its probes, and the rule above reads them.
+//
+// # What lingers
+//
+// An engine that does not confirm aborts frees what it holds some time after. Such a ticket ends at the engine's LingerBound, if
+// the process has shown since that it is there (a probe sent after the bound, a token); or before that when a probe's figures
+// show that nothing runs there, and the core has worked since the ticket was given up (its step counter went on, or tokens came):
+// the server of a hung core tells old figures. While the replica is suspected, hung, or does not answer, bounds are on hold, and
+// begin anew with the first sign of life: a process that is stopped lets go of nothing. What nobody can know is that it was
+// stopped for a moment between two signs.
+//
 // # What the index knows
 //
 // The feed takes a slot in the prefix index and publishes it as the replica's [Place], which names the engine's life: routers
@@ -60,6 +72,8 @@
 // # Epoch and incarnation
 //
 // A restart of the actor after a panic of ours is a new epoch: the engine and its KV live on. The new instance asks every
-// live request for its tickets on this replica and grants nothing before all have answered or a second has passed. A new
+// live request for its tickets on this replica and grants nothing before all have answered or a second has passed. What the
+// one before failed at, and an order that it had put off, lies in the Ref and is taken first; a ticket of whose attempt's end it
+// hears before it has heard of the attempt it books as lingering. A new
 // incarnation is another life of the engine process: every ticket and the index are void.
 package replica

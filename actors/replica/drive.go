@@ -63,7 +63,7 @@ func NewMachine(now time.Time, cfg Config, ref *Ref, announced func(epoch uint64
 // Message takes a message to the replica's actor.
 func (d *Machine) Message(now time.Time, message any, to Shell) {
 	switch message.(type) {
-	case Probed, Late:
+	case Probed, ProbeFailed, Late:
 		d.perform(to, d.m.step(now, d.ref.pulse.take()))
 	}
 	d.perform(to, d.m.step(now, message))

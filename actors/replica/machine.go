@@ -100,6 +100,7 @@ type machine struct {
 	distrustedTo time.Time
 
 	watch   watch
+	signs   signs
 	strikes *supervise.Backoff
 	rng     *rand.Rand // of the back-off's jitter
 	ramp    *ramp      // nil: its seats are the only limit
@@ -133,6 +134,7 @@ func newMachine(
 		// The children are new: a probe and the feed are awaited again, and requests with them.
 		m.state, m.feedBy = Warming, now.Add(cfg.FeedWait)
 	}
+	m.signs.silent, m.signs.held = old.Held, old.Held
 	if old.Hung {
 		giveUpAt := now.Add(cfg.HangGiveUp)
 		m.watch.phase, m.watch.until, m.watch.notBefore, m.watch.giveUp = hung, now, now, &giveUpAt
@@ -207,6 +209,7 @@ func (m *machine) step(now time.Time, message any) []effect {
 	case tick:
 		m.tick(now)
 	}
+	m.expire(now)
 	return m.out
 }
 
@@ -241,36 +244,9 @@ func (m *machine) drained(now time.Time) {
 	}
 }
 
-// unconfirmedMax bounds the lingering of a ticket whose engine confirms: an engine that hangs confirms when it goes on or
-// dies, so this only ends what a fault of ours left behind.
-const unconfirmedMax = time.Hour
-
-func (m *machine) lingerUntil(now time.Time) time.Time {
-	if m.caps.ConfirmsAbort {
-		return now.Add(unconfirmedMax)
-	}
-	return now.Add(m.caps.LingerBound)
-}
-
-// linger books what an attempt holds that nobody waits for any more. Its ticket may be unknown: the request has told of the
-// end before it was asked to announce the attempt.
-func (m *machine) linger(now time.Time, a *Attempt) {
-	t := a.Claim.Ticket
-	if !m.ledger.Grow(t, a.Produced) && (m.foreign(a) || !m.ledger.Restore(now, a.Claim, ledger.Running, a.Produced)) {
-		return
-	}
-	m.ledger.Linger(t, now, m.lingerUntil(now))
-	m.emit(publish{})
-}
-
-// foreign says whether an attempt ran on another life of the engine.
-func (m *machine) foreign(a *Attempt) bool {
-	return a.Incarnation != m.life.incarnation && !a.Began.After(m.life.since)
-}
-
 // nextTick is when the machine wants a tick, if at all. The shell keeps one timer for it.
 func (m *machine) nextTick() (time.Time, bool) {
-	at, ok := m.ledger.NextExpiry()
+	at, ok := m.nextExpire()
 	sooner := func(t time.Time) {
 		if !ok || t.Before(at) {
 			at, ok = t, true
@@ -416,9 +392,6 @@ func (m *machine) tick(now time.Time) {
 	if m.recovering && !now.Before(m.openAt) {
 		m.open(now)
 	}
-	if len(m.ledger.Expire(now)) > 0 {
-		m.freed(now)
-	}
 	if m.state == Warming {
 		m.settle(now)
 	}
@@ -455,8 +428,8 @@ func (m *machine) snapshot() *Snapshot {
 		lingering = m.ledger.Lingerers()
 	}
 	return &Snapshot{
-		Lingering: lingering,
-		ID:        m.cfg.ID, Epoch: m.epoch, Incarnation: m.life.incarnation, State: m.state, Recovering: m.recovering,
+		Lingering: lingering, Held: m.signs.held,
+		ID: m.cfg.ID, Epoch: m.epoch, Incarnation: m.life.incarnation, State: m.state, Recovering: m.recovering,
 		Told: m.told, Load: m.ledger.Load(), Answered: m.answered, CoolingUntil: m.coolingUntil, EngineModel: m.engineModel,
 		Adapters: m.adapters, EngineLoad: m.engineLoad, LastError: m.lastError, Since: m.since,
 		Suspect: m.watch.phase == suspect, Hung: m.watch.phase == hung, QuotaSeats: m.ramp.quota(), StepP99: m.stepP99(),

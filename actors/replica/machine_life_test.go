@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -98,58 +100,155 @@ func TestRebirth(t *testing.T) {
 	require.Equal(t, ledger.Ended, b.m.ledger.State(early))
 }
 
-// TestLingering: a ticket whose engine does not confirm is freed when the bound has passed, or before that when a probe
-// sent after it was given up shows no sequence too many.
-func TestLingering(t *testing.T) {
-	figures := func(running, waiting *int) engine.Status {
-		s := status("a")
-		s.Load = engine.Load{RunningSequences: running, WaitingSequences: waiting}
-		return s
-	}
-	linger := func(caps engine.Capabilities) (*bench, scoring.Ticket) {
-		b := newBench(t, testConfig(), caps)
-		b.probed(figures(ptr(0), nil))
-		b.step(FeedReady{1})
-		b.granted() // another that goes on
-		ticket := b.granted()
-		b.step(Linger{of(ticket)})
-		require.Equal(t, ledger.Lingering, b.m.ledger.State(ticket))
-		return b, ticket
-	}
-	state := func(b *bench, s engine.Status, ticket scoring.Ticket) ledger.State {
-		b.probed(s)
-		return b.m.ledger.State(ticket)
-	}
+// lingers is a bench with a ticket that lingers beside another that goes on, on an engine that tells its sequences and steps.
+func lingers(t *testing.T, caps engine.Capabilities) (*bench, scoring.Ticket) {
+	t.Helper()
+	cfg := testConfig()
+	cfg.HangLeast, cfg.HangBlind = time.Hour, time.Hour // silence is of no interest here
+	b := newBench(t, cfg, caps)
+	b.probed(figures(ptr(0), nil, 0))
+	b.step(FeedReady{1})
+	b.granted()
+	ticket := b.granted()
+	b.step(Linger{of(ticket)})
+	require.Equal(t, ledger.Lingering, b.m.ledger.State(ticket))
+	return b, ticket
+}
 
-	b, ticket := linger(withoutFeed)
+// figures is what an engine says that tells its sequences and its steps.
+func figures(running, waiting *int, steps uint64) engine.Status {
+	s := status("a")
+	s.Load = engine.Load{RunningSequences: running, WaitingSequences: waiting, Steps: &steps}
+	return s
+}
+
+// TestLingeringHasABound: a ticket whose engine does not confirm is freed when its bound has passed and the engine is there;
+// one whose engine confirms is waited for.
+func TestLingeringHasABound(t *testing.T) {
+	b, ticket := lingers(t, withoutFeed)
+	began := b.now
 	at, ok := b.m.nextTick()
 	require.True(t, ok)
-	require.Equal(t, b.now.Add(3*time.Second), at)
+	require.Equal(t, began.Add(withoutFeed.LingerBound), at)
 	b.now = at.Add(-time.Second)
-	require.True(t, room(b.step(tick{})))
+	require.True(t, has[hurryProbe](b.step(tick{})), "is it there?")
+	require.Equal(t, ledger.Lingering, b.m.ledger.State(ticket))
+	if next, wanted := b.m.nextTick(); wanted {
+		require.NotEqual(t, at, next, "it is asked once")
+	}
+	b.now = at.Add(-time.Second)
+	b.step(Probed{Status: status("a"), Began: at.Add(-1)})
+	require.Equal(t, ledger.Lingering, b.m.ledger.State(ticket), "it may have been stopped since")
+	b.now = b.now.Add(-time.Second)
+	require.True(t, room(b.step(Probed{Status: status("a"), Began: at})))
 	require.Equal(t, ledger.Ended, b.m.ledger.State(ticket))
-	b.step(End{Ticket: scoring.Ticket{Boot: 1, Number: ticket.Number - 1}}) // the other one
-	_, ok = b.m.nextTick()
-	require.False(t, ok)
 
-	b, ticket = linger(withoutFeed)
-	require.Equal(t, ledger.Lingering, state(b, figures(ptr(2), nil), ticket), "it still runs")
-	require.Equal(t, ledger.Lingering, state(b, figures(nil, nil), ticket), "nothing is told")
-	require.Equal(t, ledger.Lingering, state(b, figures(ptr(1), ptr(1)), ticket), "what waits may be it")
-	require.Equal(t, ledger.Ended, state(b, figures(ptr(1), ptr(0)), ticket))
-	require.True(t, room(b.last))
-
-	b, ticket = linger(withoutFeed)
-	b.step(Probed{Status: figures(ptr(1), ptr(0)), Began: b.now})
-	require.Equal(t, ledger.Lingering, b.m.ledger.State(ticket), "the probe was sent before it was given up")
-
-	b, ticket = linger(withFeed)
-	require.Equal(t, ledger.Lingering, state(b, figures(ptr(1), ptr(0)), ticket), "this engine confirms, so it is waited for")
+	b, ticket = lingers(t, withFeed)
 	b.now = b.now.Add(time.Minute)
-	b.step(tick{})
+	b.probed(figures(ptr(0), ptr(0), 99))
 	require.Equal(t, ledger.Lingering, b.m.ledger.State(ticket), "however long it hangs")
 	b.step(End{Ticket: ticket, Reason: ledger.Cancelled})
 	require.Equal(t, ledger.Ended, b.m.ledger.State(ticket))
+}
+
+// TestFiguresEndLingering: where the engine's figures show that nothing runs or waits there, and its core has worked since the
+// ticket was given up. The figures of a core that hangs are old.
+func TestFiguresEndLingering(t *testing.T) {
+	heard := func(after time.Duration) func(b *bench) {
+		return func(b *bench) {
+			at := b.now.Add(after)
+			b.step(Beats{Last: &at})
+		}
+	}
+	for name, c := range map[string]struct {
+		before func(b *bench) // in the second after it was given up
+		first  engine.Status
+		then   engine.Status // half a second later
+		ends   bool
+	}{
+		"its steps went on":                     {nil, figures(ptr(1), nil, 5), figures(ptr(0), ptr(0), 6), true},
+		"it tells nothing of what waits":        {nil, figures(ptr(1), nil, 5), figures(ptr(0), nil, 6), true},
+		"its steps stand still":                 {nil, figures(ptr(1), nil, 5), figures(ptr(0), ptr(0), 5), false},
+		"its steps went on before that":         {nil, figures(ptr(0), nil, 5), figures(ptr(0), ptr(0), 5), false},
+		"it still runs":                         {nil, figures(ptr(1), nil, 5), figures(ptr(1), ptr(0), 6), false},
+		"what waits may be it":                  {nil, figures(ptr(1), nil, 5), figures(ptr(0), ptr(1), 6), false},
+		"it tells nothing":                      {nil, figures(ptr(1), nil, 5), figures(nil, nil, 6), false},
+		"a token came":                          {heard(time.Second), figures(ptr(0), nil, 5), figures(ptr(0), nil, 5), true},
+		"a token that may have been on its way": {heard(100 * time.Millisecond), figures(ptr(0), nil, 5), figures(ptr(0), nil, 5), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, ticket := lingers(t, withoutFeed)
+			b.m.cfg.HangLeast = 250 * time.Millisecond
+			if c.before != nil {
+				c.before(b)
+			}
+			for _, s := range []engine.Status{c.first, c.then} {
+				b.now = b.now.Add(-time.Second / 2)
+				b.step(Probed{Status: s, Began: b.now.Add(time.Second - time.Millisecond)})
+			}
+			want := ledger.Lingering
+			if c.ends {
+				want = ledger.Ended
+				require.True(t, room(b.last))
+			}
+			require.Equal(t, want, b.m.ledger.State(ticket))
+		})
+	}
+}
+
+// TestWhatLingersIsOnHold while its engine gives no sign of life: a process that is stopped lets go of nothing. With the first
+// sign of life the whole bound begins anew.
+func TestWhatLingersIsOnHold(t *testing.T) {
+	late := ProbeFailed{Failure: &engine.Failure{Kind: engine.Broken, Err: context.DeadlineExceeded}}
+	probe := func(b *bench) { b.probed(status("a")) }
+	token := func(b *bench) { at := b.now.Add(time.Second); b.step(Beats{Last: &at}) }
+	unanswered := func(b *bench) { late.Began = b.now; b.step(late) }
+	suspected := func(b *bench) { b.m.suspect(b.now); b.step(tick{}) }
+	struck := func(b *bench) { b.m.strike(b.now, "test"); b.step(tick{}) }
+	canary := func(b *bench) {
+		b.now = b.now.Add(time.Minute)
+		b.step(tick{})
+		b.step(canaryDone{b.m.watch.canaries, errors.New("cancelled")})
+		b.step(canaryDone{b.m.watch.canaries, nil})
+	}
+	for name, c := range map[string]struct{ goes, comes func(b *bench) }{
+		"a probe was not answered, and the next is": {unanswered, probe},
+		"a probe was not answered, a token comes":   {unanswered, token},
+		"suspected, a token comes":                  {suspected, token},
+		"hung, a canary comes back":                 {struck, canary},
+		"hung and not answering":                    {func(b *bench) { struck(b); unanswered(b) }, canary},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, ticket := lingers(t, withoutFeed)
+			b.m.watch.alone = true
+			c.goes(b)
+			b.now = b.now.Add(time.Minute)
+			b.step(Progress{Ticket: ticket, Produced: 1})
+			require.Equal(t, ledger.Lingering, b.m.ledger.State(ticket))
+			c.comes(b)
+			probe(b)
+			require.Equal(t, ledger.Lingering, b.m.ledger.State(ticket), "it has just begun to work again")
+			b.now = b.now.Add(withoutFeed.LingerBound)
+			probe(b)
+			require.Equal(t, ledger.Ended, b.m.ledger.State(ticket))
+		})
+	}
+	for name, c := range map[string]struct{ then func(b *bench) }{
+		"nobody listens any more: nothing can linger there": {func(b *bench) {
+			b.step(ProbeFailed{Failure: &engine.Failure{Kind: engine.Refused}, Began: b.now})
+		}},
+		"it leaves, and will grant nothing": {func(b *bench) { b.step(Drain{}); unanswered(b) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, ticket := lingers(t, withoutFeed)
+			unanswered(b)
+			b.now = b.now.Add(time.Minute)
+			c.then(b)
+			b.now = b.now.Add(time.Minute)
+			c.then(b)
+			require.Equal(t, ledger.Ended, b.m.ledger.State(ticket))
+		})
+	}
 }
 
 // restarted is the machine of a second epoch over what the first published, awaiting calls.

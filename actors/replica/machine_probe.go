@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 func (m *machine) probed(now time.Time, p Probed) {
 	s := p.Status
 	m.failedProbes, m.mute = 0, nil
+	m.shown(p.Began)
 	m.engineModel, m.adapters, m.engineLoad = s.Model, s.Adapters, s.Load
 	limits := m.limitsOf(s)
 	if limits.KVBlocks < 1 {
@@ -33,9 +36,9 @@ func (m *machine) probed(now time.Time, p Probed) {
 	m.told, m.limits = true, limits
 	m.ledger.SetLimits(limits)
 	m.sample(s.Load)
+	m.counted(now, p.Began, s.Load.Steps)
 	m.confirm(p)
 	m.drained(now)
-	m.counted(now, p.Began, s.Load.Steps)
 	if m.watch.phase == hung && !reborn {
 		m.tried(now)
 		m.emit(publish{})
@@ -122,19 +125,6 @@ func (m *machine) missed(why string) bool {
 		m.emit(alarm{"the engine's own use of its cache has been unknown for three probes: " + why})
 	}
 	return expired
-}
-
-// confirm ends what lingers on an engine that does not confirm aborts but whose figures show that it has let go.
-func (m *machine) confirm(p Probed) {
-	l := p.Status.Load
-	if m.caps.ConfirmsAbort || l.RunningSequences == nil {
-		return
-	}
-	sequences := *l.RunningSequences
-	if l.WaitingSequences != nil {
-		sequences += *l.WaitingSequences
-	}
-	m.ledger.Confirm(p.Began, sequences)
 }
 
 // reborn says whether a probe shows another life of the engine than the one before.
@@ -224,13 +214,29 @@ func indexBlock(caps engine.Capabilities, told scoring.Tokens) scoring.Tokens {
 
 func (m *machine) probeFailed(now time.Time, p ProbeFailed) {
 	f := p.Failure
-	m.failedProbes++
 	m.lastError = f.Error()
 	expired := m.missed("its probes fail")
-	if f.Kind == engine.Refused {
+	late := errors.Is(f, context.DeadlineExceeded)
+	refused := f.Kind == engine.Refused && !late
+	switch {
+	case refused:
 		// Nobody listened at some moment since: what was granted before can't run on a later process.
 		m.life.seen, m.life.refused = p.Began, true
+		m.shown(p.Began) // nor does anything linger on for want of an answer
+	case f.FromEngine:
+		m.shown(p.Began)
+	case m.signs.there.After(p.Began):
+		// Its streams go on.
+	default:
+		m.signs.silent = true
 	}
+	if late && (m.signs.there.After(p.Began) || m.busy()) {
+		// Busy is not dead: its streams went on meanwhile or, if they are silent too, the rule that finds hung engines judges
+		// them, by what they were predicted to take.
+		m.emit(publish{room: expired})
+		return
+	}
+	m.failedProbes++
 	switch m.state {
 	case Starting, Warming, Ready, Degraded, Down:
 		switch {
@@ -248,7 +254,7 @@ func (m *machine) probeFailed(now time.Time, p ProbeFailed) {
 			m.emit(publish{room: expired})
 		}
 	case Draining:
-		if m.failedProbes >= m.cfg.FailedProbes && f.Kind == engine.Refused {
+		if m.failedProbes >= m.cfg.FailedProbes && refused {
 			m.ledger.EndAll(ledger.Lost)
 		}
 		m.freed(now)

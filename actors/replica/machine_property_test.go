@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -19,6 +20,11 @@ type naive struct {
 	live  []*held
 	ended map[scoring.Ticket]bool
 	seen  time.Time // when the present life was last known to be there
+
+	there  time.Time // the process gave a sign of itself then, or later
+	worked time.Time // likewise its core
+	silent bool      // it owes an answer
+	held   bool      // nothing stops to linger
 }
 
 type held struct {
@@ -61,6 +67,64 @@ func (n *naive) linger(h *held, now time.Time, caps engine.Capabilities) {
 	}
 }
 
+// signs takes what a message shows of the engine.
+func (n *naive) signs(message any) {
+	there := n.there
+	switch m := message.(type) {
+	case Beats:
+		if m.Last != nil && m.Last.After(n.there) {
+			there = *m.Last
+			if worked := there.Add(-20 * time.Millisecond); worked.After(n.worked) {
+				n.worked = worked
+			}
+		}
+	case Probed:
+		there, n.silent = m.Began, false
+	case ProbeFailed:
+		if m.Failure.Kind != engine.Refused {
+			n.silent = true
+			return
+		}
+		there, n.silent = m.Began, false
+	}
+	if there.After(n.there) {
+		n.there, n.silent = there, false
+	}
+}
+
+// age ends what has lingered for as long as it may, by the last sign of the engine.
+func (n *naive) age(now time.Time, after *Snapshot, caps engine.Capabilities, did map[string]int) {
+	was := n.held
+	leaves := after.State == Draining || after.State == Gone
+	n.held = (after.Suspect || after.Hung || n.silent) && !leaves
+	if n.held {
+		return
+	}
+	by := n.there
+	if leaves {
+		by = now
+	}
+	for _, h := range n.live {
+		if was && h.state == ledger.Lingering {
+			did["put off"]++
+			until := now.Add(caps.LingerBound)
+			if caps.ConfirmsAbort {
+				until = now.Add(time.Hour)
+			}
+			if until.After(h.until) {
+				h.until = until
+			}
+		}
+	}
+	n.drop(func(h *held) bool {
+		over := h.state == ledger.Lingering && !by.Before(h.until)
+		if over {
+			did["expired"]++
+		}
+		return over
+	})
+}
+
 // walk is one run of the machine against the list.
 type walk struct {
 	*bench
@@ -82,7 +146,7 @@ func TestMachineAgainstList(t *testing.T) {
 	t.Log(did)
 	for _, what := range []string{
 		"granted", "refused", "started", "grown", "ended", "lingered", "shed", "broken", "operator", "reborn", "kept over a rebirth",
-		"down", "degraded", "recovered", "restored", "expired", "confirmed", "drained", "gone", "suspected", "hung", "revived",
+		"down", "degraded", "recovered", "restored", "expired", "confirmed", "put off", "drained", "gone", "suspected", "hung", "revived",
 	} {
 		require.GreaterOrEqual(t, did[what], 20, "too few cases of %q", what)
 	}
@@ -169,6 +233,8 @@ func (w *walk) act(t *rapid.T, message any) {
 	w.now = w.now.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "ms")) * time.Millisecond)
 	w.last = w.m.step(w.now, message)
 	w.check(t, before)
+	w.n.signs(message)
+	w.n.age(w.now, w.m.snapshot(), w.m.caps, w.did)
 }
 
 func (w *walk) check(t *rapid.T, before *Snapshot) {
@@ -273,18 +339,12 @@ func (w *walk) fail(t *rapid.T) {
 	w.booked(t)
 }
 
-// probe answers with the figures of an engine that has let go of everything that lingers, or of nothing.
+// probe answers with the figures of an engine that runs nothing, or something.
 func (w *walk) probe(t *rapid.T) {
 	s := status(string(rune('a' + w.evidence)))
 	now := w.now
 	began := now.Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "took")) * time.Millisecond)
-	sequences := 0
-	for _, h := range w.n.live {
-		if h.state != ledger.Lingering {
-			sequences++
-		}
-	}
-	sequences += rapid.IntRange(0, 1).Draw(t, "more")
+	sequences := max(0, rapid.IntRange(-2, 1).Draw(t, "sequences"))
 	s.Load.RunningSequences = &sequences
 	incarnation := w.m.life.incarnation
 	if incarnation > 0 && w.m.reborn(s, w.m.limitsOf(s)) {
@@ -292,15 +352,9 @@ func (w *walk) probe(t *rapid.T) {
 		w.did["kept over a rebirth"] += len(w.n.live)
 	}
 	w.n.seen = began
-	accounted := 0
-	for _, h := range w.n.live {
-		if h.state != ledger.Lingering && h.granted.Before(began) {
-			accounted++
-		}
-	}
-	if !w.m.caps.ConfirmsAbort && sequences <= accounted {
+	if !w.m.caps.ConfirmsAbort && sequences == 0 {
 		w.n.drop(func(h *held) bool {
-			confirmed := h.state == ledger.Lingering && h.lingers.Before(began)
+			confirmed := h.state == ledger.Lingering && h.lingers.Before(began) && h.lingers.Before(w.n.worked)
 			if confirmed {
 				w.did["confirmed"]++
 			}
@@ -322,6 +376,10 @@ func (w *walk) anotherLife(t *rapid.T) {
 
 func (w *walk) probeFails(t *rapid.T) {
 	kind := rapid.SampledFrom([]engine.FailKind{engine.Refused, engine.Broken, engine.Operator, engine.Shed}).Draw(t, "kind")
+	failure := &engine.Failure{Kind: kind}
+	if kind == engine.Broken && rapid.Bool().Draw(t, "late") {
+		failure.Err = context.DeadlineExceeded
+	}
 	began := w.now
 	if kind == engine.Refused {
 		w.n.seen = began
@@ -329,7 +387,7 @@ func (w *walk) probeFails(t *rapid.T) {
 			w.n.drop(func(*held) bool { return true })
 		}
 	}
-	w.act(t, ProbeFailed{Failure: &engine.Failure{Kind: kind}, Began: began})
+	w.act(t, ProbeFailed{Failure: failure, Began: began})
 	w.booked(t)
 }
 
@@ -342,16 +400,10 @@ func (w *walk) tick(t *rapid.T) {
 	if at.After(w.now) {
 		w.now = at
 	}
-	w.n.drop(func(h *held) bool {
-		over := h.state == ledger.Lingering && !w.now.Before(h.until)
-		if over {
-			w.did["expired"]++
-		}
-		return over
-	})
 	before := w.m.snapshot()
 	w.last = w.m.step(w.now, tick{})
 	w.check(t, before)
+	w.n.age(w.now, w.m.snapshot(), w.m.caps, w.did)
 	w.booked(t)
 	if at, ok = w.m.nextTick(); ok {
 		require.True(t, at.After(w.now), "a timer that is due at once fires for ever")
@@ -363,6 +415,8 @@ func (w *walk) restart(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
 		t.Skip("rarely")
 	}
+	w.n.there, w.n.worked = time.Time{}, time.Time{} // the next one has seen nothing yet
+	w.n.silent = w.n.held
 	life := w.m.life
 	next := restarted(w.bench, len(w.n.live))
 	next.m.life = life
@@ -396,6 +450,7 @@ func (w *walk) restart(t *rapid.T) {
 			w.n.linger(h, w.now, w.m.caps)
 		}
 		w.check(t, before)
+		w.n.age(w.now, w.m.snapshot(), w.m.caps, w.did)
 		require.Equal(t, i+1 < len(live) || silent > 0, w.m.recovering)
 		w.did["restored"]++
 	}

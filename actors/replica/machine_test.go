@@ -563,7 +563,11 @@ func TestDrain(t *testing.T) {
 			b.now = b.now.Add(time.Hour)
 			b.step(tick{})
 		},
-		"gave up":     func(b *bench, t scoring.Ticket) { b.step(Linger{of(t)}); b.probed(status("a")) },
+		"gave up": func(b *bench, t scoring.Ticket) {
+			b.step(Linger{of(t)})
+			b.now = b.now.Add(time.Minute)
+			b.step(tick{})
+		},
 		"the process": func(b *bench, _ scoring.Ticket) { b.probed(status("a")); b.probed(status("b")) },
 		"died":        func(b *bench, _ scoring.Ticket) { b.probeFailed(engine.Refused); b.probeFailed(engine.Refused) },
 	} {

@@ -154,6 +154,9 @@ func (m *machine) beats(now time.Time, b Beats) {
 			w.held[i] += n
 		}
 	}
+	if b.Last != nil {
+		m.heard(*b.Last)
+	}
 	if b.Last != nil && b.Last.After(w.life) {
 		m.alive(now, *b.Last, "its streams go on")
 	}
@@ -202,6 +205,9 @@ func (m *machine) counted(now, began time.Time, steps *uint64) {
 	}
 	before := w.steps
 	w.steps = &sample{*steps, began}
+	if before != nil && *steps > before.steps && before.at.After(m.signs.worked) {
+		m.signs.worked = before.at
+	}
 	if before == nil || before.at.Before(w.life) {
 		return // what it did since may have been before the silence
 	}

@@ -42,6 +42,7 @@ type Snapshot struct {
 	// Lingering are the tickets that nobody will announce to the actor's next instance: their attempts have returned, and the
 	// engine does not say when it lets go.
 	Lingering []ledger.Lingerer
+	Held      bool       // their bounds are on hold: the engine gives no sign of life
 	LeaveBy   *time.Time // draining: what still runs then is moved; nil: it may end
 	Kept      bool       // draining, and staying when it is empty
 	Strikes   int        // in a row

@@ -172,7 +172,7 @@ func TestLeaving(t *testing.T) {
 						require.Equal(t, 2, n.load(0).Lingering)
 						require.Positive(t, n.load(0).BookedBlocks)
 					}
-					time.Sleep(3 * time.Second) // virtual
+					time.Sleep(3*time.Second + 100*time.Millisecond) // virtual: the bound, and a probe
 				}
 				n.quiet()
 			}

@@ -5,7 +5,7 @@
 //	(none) ────────────▶ Reserved ─────▶ Running ─────────▶ Ended
 //	  │ Restore             │  Linger      │ Linger           ▲
 //	  └─▶ Reserved/Running  └──────▶ Lingering ◀─┘ ──────────┘
-//	                                  End, Confirm, or Expire at its bound
+//	                                  End, Confirm, or Expire at its bound, which Postpone puts off
 //
 // Callers: the replica actor owns one ledger and is its only user; the router reads [Load] snapshots and builds claims
 // with [Plan]; a new incarnation of the engine calls EndAll; an actor restarted after a fault of ours calls Restore.

@@ -255,34 +255,36 @@ func (l *Ledger) Linger(t scoring.Ticket, now, until time.Time) bool {
 	return true
 }
 
-// Confirm takes the number of sequences that the engine runs or queues, by its own figures of some moment after asked.
-// If those of our tickets that were granted by then and do not linger account for all of them, then the engine has let
-// go of every ticket that lingered by then: these end, and are returned in order. A ticket granted after asked may or may
-// not be among the figures, so it accounts for none.
-func (l *Ledger) Confirm(asked time.Time, sequences int) []scoring.Ticket {
+// Confirm says that the engine's own figures, of some moment after before, show no sequence at all: it has let go of every
+// ticket that lingered by then. These end, and are returned in order.
+//
+// Figures that show as many sequences as we have tickets there prove nothing: one of ours may not have come there yet, or may
+// have ended without our having heard of it, and one that lingers is in its place.
+func (l *Ledger) Confirm(before time.Time) []scoring.Ticket {
 	if l.states[Lingering] == 0 {
 		return nil
 	}
+	return l.endWhere(Expired, func(b *booking) bool { return b.state == Lingering && b.lingers.Before(before) })
+}
+
+// Postpone has nothing that lingers expire before a time.
+func (l *Ledger) Postpone(until time.Time) {
 	for _, b := range l.tickets {
-		if b.state != Lingering && b.granted.Before(asked) {
-			sequences -= b.claim.Seats
+		if b.state == Lingering && b.until.Before(until) {
+			b.until = until
 		}
 	}
-	if sequences > 0 {
-		return nil
-	}
-	return l.endWhere(Expired, func(b *booking) bool { return b.state == Lingering && b.lingers.Before(asked) })
 }
 
-// Expire ends the lingering tickets whose bound has passed and returns them in order.
-func (l *Ledger) Expire(now time.Time) []scoring.Ticket {
+// Expire ends the lingering tickets whose bound had passed by a time and returns them in order.
+func (l *Ledger) Expire(by time.Time) []scoring.Ticket {
 	if l.states[Lingering] == 0 {
 		return nil
 	}
-	return l.endWhere(Expired, func(b *booking) bool { return b.state == Lingering && !now.Before(b.until) })
+	return l.endWhere(Expired, func(b *booking) bool { return b.state == Lingering && !by.Before(b.until) })
 }
 
-// NextExpiry returns when Expire has something to do next; false if nothing lingers.
+// NextExpiry returns when the first of the bounds passes; false if nothing lingers.
 func (l *Ledger) NextExpiry() (time.Time, bool) {
 	var next time.Time
 	found := false

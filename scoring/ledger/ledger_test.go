@@ -86,26 +86,41 @@ func TestLingeringStaysBooked(t *testing.T) {
 	require.Equal(t, ledger.None, l.Reserve(start, c2))
 }
 
-// TestTheEnginesFiguresEndLingering: the bound need not pass where the engine shows that it runs no more sequences than
-// those that have not been given up. A figure asked for before a ticket lingered, or one that counts a sequence which
-// was granted since, shows nothing.
+// TestTheEnginesFiguresEndLingering: the bound need not pass where the engine shows that it runs nothing. What began to linger
+// since the figures were asked for may have come there later.
 func TestTheEnginesFiguresEndLingering(t *testing.T) {
 	second := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
 	l := ledger.New(limits)
 	claim := func(n uint64) ledger.Claim {
 		return ledger.Claim{Ticket: ticket(n), PrivateBlocks: 1, Seats: 1, SequenceTokens: 16}
 	}
-	require.Equal(t, ledger.None, l.Reserve(second(0), claim(1)))
-	require.Equal(t, ledger.None, l.Reserve(second(0), claim(2)))
-	require.Empty(t, l.Confirm(second(1), 0), "nothing lingers")
+	for n := range uint64(3) {
+		require.Equal(t, ledger.None, l.Reserve(second(0), claim(n+1)))
+	}
+	require.Empty(t, l.Confirm(second(1)), "nothing lingers")
 	require.True(t, l.Linger(ticket(2), second(1), second(9)))
-	require.Empty(t, l.Confirm(second(1), 1), "asked in the moment in which it began to linger")
-	require.Empty(t, l.Confirm(second(2), 2), "the engine still runs both")
-	require.Equal(t, ledger.None, l.Reserve(second(3), claim(3)))
-	require.Empty(t, l.Confirm(second(3), 2), "the second may be ticket 2: 3 may not have come there yet")
-	require.Equal(t, []scoring.Ticket{ticket(2)}, l.Confirm(second(3), 1))
+	require.True(t, l.Linger(ticket(3), second(2), second(9)))
+	require.Empty(t, l.Confirm(second(1)), "asked in the moment in which it began to linger")
+	require.Equal(t, []scoring.Ticket{ticket(2)}, l.Confirm(second(2)))
 	require.EqualValues(t, 1, l.Counters().Ends[ledger.Expired])
 	require.Equal(t, 2, l.Load().SeatsBooked)
+}
+
+// TestABoundIsPutOff, to one time for all that lingers, and never to an earlier one.
+func TestABoundIsPutOff(t *testing.T) {
+	second := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
+	l := ledger.New(limits)
+	for n := range uint64(3) {
+		claim := ledger.Claim{Ticket: ticket(n + 1), PrivateBlocks: 1, Seats: 1, SequenceTokens: 16}
+		require.Equal(t, ledger.None, l.Reserve(second(0), claim))
+	}
+	require.True(t, l.Linger(ticket(1), second(1), second(2)))
+	require.True(t, l.Linger(ticket(2), second(1), second(6)))
+	l.Postpone(second(4))
+	require.Empty(t, l.Expire(second(3)))
+	require.Equal(t, []scoring.Ticket{ticket(1)}, l.Expire(second(4)))
+	require.Equal(t, []scoring.Ticket{ticket(2)}, l.Expire(second(6)))
+	require.Equal(t, ledger.Reserved, l.State(ticket(3)))
 }
 
 // TestRestoreBeforeLimitsAreKnown: after a restart of the owner live attempts announce themselves before the engine is

@@ -182,12 +182,12 @@ func drawClaim(t *rapid.T, number uint64) ledger.Claim {
 func TestLedgerAgainstOracle(t *testing.T) {
 	did := map[string]int{}
 	reasons := map[ledger.Reason]int{}
-	for range 20 {
+	for range 25 {
 		rapid.Check(t, func(t *rapid.T) { runLedger(t, did, reasons) })
 	}
 	t.Log(did, reasons)
 	for _, op := range []string{
-		"reserve", "ride", "start", "grow", "overdraft", "linger", "expire", "confirm", "not confirmed", "end", "end late",
+		"reserve", "ride", "start", "grow", "overdraft", "linger", "expire", "confirm", "not confirmed", "postponed", "end", "end late",
 		"end unknown", "restore", "restore beyond limits", "sample", "foreign", "alarm", "shrink", "end granted", "end all",
 	} {
 		require.GreaterOrEqual(t, did[op], 50, "too few cases of %q succeeded", op)
@@ -230,13 +230,14 @@ func runLedger(t *rapid.T, did map[string]int, reasons map[ledger.Reason]int) {
 				did["start"]++
 			}
 		},
-		"grow":    r.grow,
-		"linger":  r.linger,
-		"expire":  r.expire,
-		"confirm": r.confirm,
-		"end":     r.end,
-		"restore": r.restore,
-		"sample":  r.sample,
+		"grow":     r.grow,
+		"linger":   r.linger,
+		"expire":   r.expire,
+		"confirm":  r.confirm,
+		"postpone": r.postpone,
+		"end":      r.end,
+		"restore":  r.restore,
+		"sample":   r.sample,
 		"miss": func(t *rapid.T) {
 			r.o.missed++
 			alarm := r.l.MissedSample()
@@ -361,30 +362,37 @@ func (r *run) expire(t *rapid.T) {
 	}
 }
 
-// confirm lets the engine say how many sequences it has.
+// confirm lets the engine say that it runs nothing.
 func (r *run) confirm(t *rapid.T) {
-	asked := r.now.Add(time.Duration(rapid.IntRange(-2, 1).Draw(t, "asked")) * time.Second)
-	accounted := 0
-	var lingering []scoring.Ticket
+	before := r.now.Add(time.Duration(rapid.IntRange(-2, 1).Draw(t, "before")) * time.Second)
+	var gone []scoring.Ticket
 	for _, h := range r.o.live {
 		switch {
-		case h.state != ledger.Lingering && h.granted.Before(asked):
-			accounted += h.Seats
-		case h.state == ledger.Lingering && h.lingers.Before(asked):
-			lingering = append(lingering, h.Ticket)
+		case h.state != ledger.Lingering:
+		case h.lingers.Before(before):
+			gone = append(gone, h.Ticket)
+		default:
+			r.did["not confirmed"]++
 		}
 	}
-	sequences := accounted + rapid.IntRange(-1, 1).Draw(t, "more")
-	if sequences > accounted {
-		lingering = nil
-		r.did["not confirmed"]++
-	}
-	slices.SortFunc(lingering, scoring.Ticket.Compare)
-	require.Equal(t, lingering, r.l.Confirm(asked, sequences))
-	for _, ticket := range lingering {
+	slices.SortFunc(gone, scoring.Ticket.Compare)
+	require.Equal(t, gone, r.l.Confirm(before))
+	for _, ticket := range gone {
 		r.o.end(ticket)
 		r.did["confirm"]++
 	}
+}
+
+// postpone puts the bounds off.
+func (r *run) postpone(t *rapid.T) {
+	until := r.now.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "until")) * time.Second)
+	for _, h := range r.o.live {
+		if h.state == ledger.Lingering && h.until.Before(until) {
+			h.until = until
+			r.did["postponed"]++
+		}
+	}
+	r.l.Postpone(until)
 }
 
 // endGranted ends what an engine that was replaced must have had.

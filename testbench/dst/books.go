@@ -1,6 +1,8 @@
 package dst
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"plimsoll/actors/replica"
@@ -22,12 +24,15 @@ type books struct {
 	overdraft scoring.Blocks
 	seats     int
 	ended     map[uint64]bool // in this epoch
-	excused   map[uint64]bool // let go of by time while the process could not
+	excused   map[uint64]bool // let go of by time while the process could not, and nobody could know
 
 	blinded bool          // the epoch before has failed, and not all have announced
 	since   time.Duration // when it may have begun
 	seen    time.Duration // when the present life was last known to be there, or nobody
 	failed  int           // probes in a row
+	heard   time.Duration // when a token came last
+	silent  bool          // a probe was not answered, and nothing was heard since
+	knew    bool          // that it is stopped
 
 	// of the message in hand
 	message any
@@ -42,7 +47,7 @@ type promise struct {
 	granted   time.Duration
 	lingering bool
 	lingers   time.Duration
-	until     time.Duration
+	until     time.Duration // it may be let go of from then on
 	produced  scoring.Tokens
 	overdraft scoring.Blocks
 }
@@ -79,7 +84,7 @@ func (b *books) restart() {
 		b.blinded = true
 		for _, p := range live {
 			if p.lingering && !b.host.ref.Capabilities.ConfirmsAbort {
-				p.granted, p.lingers, p.overdraft = b.host.w.now, b.host.w.now, 0
+				p.granted, p.overdraft = b.host.w.now, 0
 				b.book(p) // nobody announces it
 				b.grow(p, 0)
 			}
@@ -237,14 +242,8 @@ func (b *books) linger(a *replica.Attempt, snap *replica.Snapshot) {
 // after draws the conclusions of a message from what it promises.
 func (b *books) after() {
 	h := b.host
-	w := h.w
 	snap := h.ref.Snapshot()
 	switch m := b.message.(type) {
-	case nil:
-		b.dropWhere(func(p *promise) bool {
-			over := p.lingering && w.now >= p.until
-			return over && b.excuse(p)
-		})
 	case replica.Progress:
 		if p := b.live[m.Ticket.Number]; p != nil {
 			b.grow(p, m.Produced)
@@ -260,28 +259,90 @@ func (b *books) after() {
 	case replica.Probed:
 		b.probed(m, snap)
 	case replica.ProbeFailed:
-		b.failed++
-		if m.Failure.Kind == engine.Refused {
-			b.seen = w.since(m.Began)
-			if b.old.State == replica.Draining && b.failed >= h.cfg.FailedProbes {
-				b.dropWhere(func(*promise) bool { return true })
-			}
-		}
+		b.probeFailed(m)
 	}
+	b.letGo(snap)
 	if b.blinded && !snap.Recovering {
 		b.blinded = false
 	}
 	b.compare(snap)
 }
 
-// excuse notes a ticket whose time was up, or that the engine's figures ended, while the process was stopped: that lets go
-// of nothing, and nobody can know.
-func (b *books) excuse(p *promise) bool {
+// letGo follows what the code has let go of that lingered on an engine that does not say so: when its time was up, or the
+// engine's figures showed that nothing runs there. It must not while the replica is known to be stopped, unless it leaves.
+func (b *books) letGo(snap *replica.Snapshot) {
+	if b.host.ref.Capabilities.ConfirmsAbort {
+		return
+	}
+	w := b.host.w
+	leaves := (b.old.State == replica.Draining || snap.State == replica.Draining) && !snap.Kept || snap.State == replica.Gone
+	known := b.silent || snap.Suspect || snap.Hung
+	if (known || b.knew) && !leaves {
+		for _, p := range b.live {
+			p.until = max(p.until, w.now+b.host.ref.Capabilities.LingerBound)
+		}
+	}
+	b.knew = known
+	still := map[uint64]bool{}
+	for i := range snap.Lingering {
+		still[snap.Lingering[i].Claim.Ticket.Number] = true
+	}
+	b.dropWhere(func(p *promise) bool {
+		if !p.lingering || still[p.number] {
+			return false
+		}
+		switch {
+		case w.now >= p.until:
+			b.excuse(p)
+		case b.idle(p):
+		default:
+			w.violate(Cover, "%s lets go of ticket %d, which lingers since %s, before its time; known to be silent: %t", b.host.id, p.number, p.lingers, known)
+		}
+		return true
+	})
+}
+
+// excuse notes a ticket whose time was up after the process was stopped, or its core hung, without anybody's knowing: all it was
+// asked it has answered, because it was asked nothing meanwhile or only its server. Such a process lets go of nothing.
+func (b *books) excuse(p *promise) {
 	if e := b.host.p; e.alive && (e.frozen() || e.stops >= p.lingers) {
 		b.excused[p.number] = true
 	}
-	return true
 }
+
+// idle says whether the engine has just told that it runs nothing, by figures of after a ticket began to linger. That they are
+// those of now, and not of a core that has hung since, the code has to see to: there is no excuse.
+func (b *books) idle(p *promise) bool {
+	m, ok := b.message.(replica.Probed)
+	if !ok || p.lingers >= b.host.w.since(m.Began) {
+		return false
+	}
+	l := m.Status.Load
+	return l.RunningSequences != nil && *l.RunningSequences == 0 && (l.WaitingSequences == nil || *l.WaitingSequences == 0)
+}
+
+func (b *books) probeFailed(m replica.ProbeFailed) {
+	began := b.host.w.since(m.Began)
+	late := errors.Is(m.Failure, context.DeadlineExceeded)
+	switch {
+	case m.Failure.Kind == engine.Refused:
+		b.seen, b.silent = began, false
+	case m.Failure.FromEngine:
+		b.silent = false
+	default:
+		b.silent = b.heard <= began
+	}
+	if late && (b.heard > began || b.old.Load.Reserved+b.old.Load.Running > 0) {
+		return // busy is not dead
+	}
+	b.failed++
+	if m.Failure.Kind == engine.Refused && b.old.State == replica.Draining && b.failed >= b.host.cfg.FailedProbes {
+		b.dropWhere(func(*promise) bool { return true })
+	}
+}
+
+// token notes a sign of life.
+func (b *books) token() { b.heard, b.silent = b.host.w.now, false }
 
 func (b *books) attemptFailed(m replica.AttemptFailed, snap *replica.Snapshot) {
 	lingers := m.Failure.Kind == engine.Stalled || m.Failure.Kind == engine.Broken && !b.host.ref.Capabilities.ConfirmsAbort
@@ -313,7 +374,7 @@ func (b *books) announced(m replica.Announced, snap *replica.Snapshot) {
 }
 
 func (b *books) probed(m replica.Probed, snap *replica.Snapshot) {
-	b.failed = 0
+	b.failed, b.silent = 0, false
 	began := b.host.w.since(m.Began)
 	if snap.Incarnation != b.old.Incarnation {
 		b.since = b.seen
@@ -325,22 +386,6 @@ func (b *books) probed(m replica.Probed, snap *replica.Snapshot) {
 		}
 	}
 	b.seen = began
-	running := m.Status.Load.RunningSequences
-	if b.host.ref.Capabilities.ConfirmsAbort || running == nil {
-		return
-	}
-	sequences := *running
-	if m.Status.Load.WaitingSequences != nil {
-		sequences += *m.Status.Load.WaitingSequences
-	}
-	for _, p := range b.live {
-		if !p.lingering && p.granted < began {
-			sequences -= p.claim.Seats
-		}
-	}
-	if sequences <= 0 {
-		b.dropWhere(func(p *promise) bool { return p.lingering && p.lingers < began && b.excuse(p) })
-	}
 }
 
 // compare looks whether the code's sums are ours.

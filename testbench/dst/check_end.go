@@ -1,6 +1,7 @@
 package dst
 
 import (
+	"slices"
 	"time"
 
 	"plimsoll/actors/fault"
@@ -43,7 +44,7 @@ func (w *world) phase() {
 			w.violate(Live, "%s is %s %s after the heal (recovering: %t): %s", h.id, s.State, w.now-w.healed, s.Recovering, s.LastError)
 		}
 	}
-	if ready && !w.waved && w.now-w.healed > 4*time.Second && w.callsOver() {
+	if ready && !w.waved && w.now-w.healed > 4*time.Second && w.callsOver() && w.fleetEmpty() {
 		w.wave()
 	}
 	if w.waved && w.now-w.wavedAt > quietWithin || w.now-w.healed > trustedWithin+2*quietWithin {
@@ -70,6 +71,11 @@ func (w *world) wave() {
 		c.req.MaxTokens = new(waveTokens)
 		w.in(w.between(0, 2*time.Millisecond), evCall).call = c
 	}
+}
+
+// fleetEmpty says whether nothing is booked anywhere: what lingers takes seats.
+func (w *world) fleetEmpty() bool {
+	return !slices.ContainsFunc(w.present(), func(h *host) bool { return !h.m.Empty() })
 }
 
 func (w *world) callsOver() bool {

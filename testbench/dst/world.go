@@ -281,6 +281,7 @@ func (w *world) frame(e *event) {
 	}
 	if len(ev.Tokens) > 0 || ev.Finish != nil {
 		a.beat.Heard(w.time())
+		a.host.books.token()
 	}
 	a.call.frame(a, ev)
 }
