@@ -72,8 +72,9 @@ func both(t *testing.T, seed uint64, tok *tokenizer.Model) (out tally) {
 	require.Nil(t, first.run().Violation, "the first driver's own run")
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, first, tok)
-		time.Sleep(first.now + time.Second)
-		b.readers.Wait()
+		defer b.close(t)
+		time.Sleep(first.now)
+		settles(t, slowFor+trustedWithin+quietWithin, b.waiting)
 		settles(t, quietWithin, b.quiet)
 		settles(t, trustedWithin, b.unready)
 		b.close(t)

@@ -45,9 +45,9 @@ type bubble struct {
 	wake    chan struct{} // capacity 1
 	quit    chan struct{}
 	stopped chan struct{}
-	readers sync.WaitGroup
 
-	sys *actors.System
+	sys    *actors.System
+	closed bool
 }
 
 // newBubble sets a node up as the first run's fleet was. The test's end ends it.
@@ -83,9 +83,13 @@ func newBubble(t *testing.T, first *world, tok *tokenizer.Model) *bubble {
 	return b
 }
 
-// close ends the node, and then the world.
+// close ends the node, and then the world, once.
 func (b *bubble) close(t *testing.T) {
 	t.Helper()
+	if b.closed {
+		return
+	}
+	b.closed = true
 	require.NoError(t, b.sys.Stop())
 	close(b.quit)
 	<-b.stopped
@@ -329,6 +333,18 @@ func (b *bubble) blows(pid string) bool {
 	b.bombs[name]--
 	b.panics++
 	return true
+}
+
+// waiting names a request that has not ended; "" if all have.
+func (b *bubble) waiting() string {
+	b.lock()
+	defer b.unlock()
+	for _, was := range b.first.calls {
+		if c := b.clients[was.n]; c == nil || !c.ended {
+			return "call " + strconv.Itoa(was.n)
+		}
+	}
+	return ""
 }
 
 // unready names a replica that should serve and does not; "" if all do.

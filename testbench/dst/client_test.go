@@ -66,7 +66,7 @@ func (b *bubble) newClient(was *call) *client {
 // start submits the request and reads the answer.
 func (b *bubble) start(c *client) {
 	c.response = b.sys.Submit(c.now.req)
-	b.readers.Go(c.read)
+	go c.read()
 }
 
 // slowFor is how long a client that reads nothing does so. Nothing is left of its request by then.
