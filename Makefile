@@ -150,6 +150,10 @@ bench-index: ## print the prefix index in figures, as a Markdown table (some 5 m
 				else more = more (more == "" ? "" : ", ") $$i " " $$(i+1)} \
 			sub(/^Benchmark/, "", $$1); sub(/-[0-9]+$$/, "", $$1); print "| " $$1 " | " ns " | " bytes " | " allocs " | " more " |"}' .tmp/bench/index.txt
 
+.PHONY: bench-policy
+bench-policy: tokenizers-lib ## all routing policies on simulated fleets, into scoring/policy/RESULTS.md (hours; goes on where it stopped; ARGS="--traces agents --fleets 8 ...": a part)
+	@go run ./testbench/matrix/bench --build "$(REV)" --results scoring/policy/RESULTS.md --command 'make bench-policy$(if $(ARGS), ARGS="$(ARGS)")' $(ARGS)
+
 .PHONY: bench-serve
 bench-serve: build ## streamed tokens per CPU second of plimsoll serve, and of nginx if it is installed, before a simulated engine
 	go test -tags prove -count 1 -timeout 10m -v -run '^TestFront$$' ./testbench/prove

@@ -80,7 +80,7 @@ func TestEqualSeedsGiveEqualResults(t *testing.T) {
 		once := func(seed uint64) *fleet.Result {
 			cfg := config(t, fleet.DefaultSpec())
 			cfg.Router.Policy.Name, cfg.Seed = name, seed
-			return run(t, cfg, traffic(t, trace.AgentsName, 3, 300, 4))
+			return run(t, cfg, traffic(t, trace.AgentsName, 3, 120, 1))
 		}
 		a, b := once(1), once(1)
 		require.Equal(t, a.Digest, b.Digest, name)
@@ -93,8 +93,8 @@ func TestEverythingThatComesEnds(t *testing.T) {
 		s, err := fleet.Named(spec)
 		require.NoError(t, err)
 		for _, name := range trace.Generators() {
-			r := run(t, config(t, s), traffic(t, name, 1, 200, 6))
-			require.Len(t, r.Samples, 200)
+			r := run(t, config(t, s), traffic(t, name, 1, 80, 1))
+			require.Len(t, r.Samples, 80)
 			for i := range r.Samples {
 				x := &r.Samples[i]
 				require.Equal(t, fleet.Finished, x.Outcome, "%s on %s: request %d: %s", name, spec, i, x.Why)
@@ -169,9 +169,11 @@ func TestStrictAdmissionNeverPreempts(t *testing.T) {
 
 // TestABacklogKeepsTheFleetBusy: there is always somebody who waits, and never more than asked for.
 func TestABacklogKeepsTheFleetBusy(t *testing.T) {
-	cfg := config(t, fleet.DefaultSpec())
-	cfg.Backlog, cfg.SampleEvery = new(16), time.Second
-	r := run(t, cfg, traffic(t, trace.HeavyMixName, 1, 1500, 1))
+	s := fleet.DefaultSpec()
+	s.Replicas = 2
+	cfg := config(t, s)
+	cfg.Backlog, cfg.SampleEvery = new(16), 100*time.Millisecond
+	r := run(t, cfg, traffic(t, trace.HeavyMixName, 1, 500, 1))
 	full := 0
 	for _, p := range r.Series {
 		require.LessOrEqual(t, p.Queued, 16)
@@ -180,7 +182,7 @@ func TestABacklogKeepsTheFleetBusy(t *testing.T) {
 		}
 	}
 	require.Greater(t, full, 20)
-	require.Len(t, r.Samples, 1500)
+	require.Len(t, r.Samples, 500)
 }
 
 func TestTheSlowHalfOfAnUnequalFleetIsSlow(t *testing.T) {

@@ -21,24 +21,25 @@ const (
 // Generators lists the names of the generators.
 func Generators() []string { return []string{AgentsName, HeavyMixName, SharedPromptName, BurstsName} }
 
-// Generate returns the endless traffic of a generator: some four requests a second. Equal seeds give equal traffic.
+// Generate returns the endless traffic of a generator: some twenty requests a second, which a fleet of eight H100 may be asked.
+// Equal seeds give equal traffic.
 func Generate(name string, seed uint64) (Source, error) {
 	d := &draw{rng: rand.New(rand.NewPCG(seed, 0x7ace)), seed: seed}
 	switch name {
 	case AgentsName:
-		return &agents{draw: d}, nil
+		return d.numbered((&agents{draw: d, next: -agentsWarm}).request), nil
 	case HeavyMixName:
 		return d.poisson(d.heavyMix), nil
 	case SharedPromptName:
 		return d.poisson(d.sharedPrompt), nil
 	case BurstsName:
-		return &bursts{draw: d}, nil
+		return d.numbered((&bursts{draw: d}).request), nil
 	}
 	return nil, fmt.Errorf("trace: unknown generator %q: choose one of %s", name, strings.Join(Generators(), ", "))
 }
 
-// perSecond is how many requests a second the generators draw on average, but for the agents, of which each asks many times.
-const perSecond = 4.0
+// perSecond is how many requests a second the generators draw on average; of agents it is some more.
+const perSecond = 20.0
 
 // draw is what generators share.
 type draw struct {
@@ -68,20 +69,29 @@ func (d *draw) tokens(median int, sigma float64, most int) int {
 	return min(most, max(1, int(float64(median)*math.Exp(sigma*d.rng.NormFloat64()))))
 }
 
-// request makes a request of parts that it asks and parts that answer it.
-func (d *draw) request(prompt []Part, answer Part) Request {
-	r := Request{Number: d.given, At: d.at, OutputTokens: answer.Tokens, Parts: append(prompt[:len(prompt):len(prompt)], answer)}
+// sequence makes a request of parts that it asks and the part that answers it.
+func (d *draw) sequence(prompt []Part, answer Part) Request {
+	r := Request{At: d.at, OutputTokens: answer.Tokens, Parts: append(prompt[:len(prompt):len(prompt)], answer)}
 	for _, p := range prompt {
 		r.PromptTokens += p.Tokens
 	}
-	d.given++
 	return r
 }
 
-func (d *draw) poisson(next func() Request) Source {
+// numbered makes a generator a Source.
+func (d *draw) numbered(next func() Request) Source {
 	return nextOf(func() (Request, error) {
+		r := next()
+		r.Number = d.given
+		d.given++
+		return r, nil
+	})
+}
+
+func (d *draw) poisson(next func() Request) Source {
+	return d.numbered(func() Request {
 		d.at += d.after(perSecond)
-		return next(), nil
+		return next()
 	})
 }
 
@@ -97,17 +107,17 @@ func (d *draw) heavyMix() Request {
 	default:
 		prompt = append(prompt, d.part(60_000+d.rng.IntN(60_000)))
 	}
-	return d.request(prompt, d.part(d.tokens(220, 0.8, 2_000)))
+	return d.sequence(prompt, d.part(d.tokens(220, 0.8, 2_000)))
 }
 
 // sharedPrompt: one of three long system prompts before a short question.
 func (d *draw) sharedPrompt() Request {
 	variant := uint64(d.rng.IntN(3)) //nolint:gosec // below 3
-	return d.request([]Part{d.common(10+variant, 6_000), d.part(d.tokens(120, 0.8, 2_000))}, d.part(d.tokens(180, 0.7, 1_500)))
+	return d.sequence([]Part{d.common(10+variant, 6_000), d.part(d.tokens(120, 0.8, 2_000))}, d.part(d.tokens(180, 0.7, 1_500)))
 }
 
-// bursts: a quiet stream of short requests, and every half minute or so some twenty in half a second that ask about one long
-// text that is new.
+// bursts: a quiet stream of short requests, and every half minute or so a hundred within a second that ask about one long text
+// that is new.
 type bursts struct {
 	*draw
 
@@ -117,26 +127,30 @@ type bursts struct {
 	started bool
 }
 
-const burstsEvery = 30 * time.Second
+const (
+	burstsEvery = 30 * time.Second
+	burstLeast  = 75 // requests
+	burstMost   = 125
+)
 
-// Next implements [Source].
-func (b *bursts) Next() (Request, error) {
+// request is the next one.
+func (b *bursts) request() Request {
 	if !b.started {
 		b.started, b.begins = true, b.after(1/burstsEvery.Seconds())
 	}
-	quiet := b.at + b.after(perSecond-20/burstsEvery.Seconds())
+	quiet := b.at + b.after(perSecond-(burstLeast+burstMost)/2/burstsEvery.Seconds())
 	if b.left == 0 && quiet >= b.begins {
-		b.left, b.text = 15+b.rng.IntN(11), b.part(20_000+b.rng.IntN(20_000))
+		b.left, b.text = burstLeast+b.rng.IntN(burstMost-burstLeast+1), b.part(20_000+b.rng.IntN(20_000))
 		b.at = max(b.at, b.begins) // two of them may overlap
 		b.begins += b.after(1 / burstsEvery.Seconds())
 	}
 	if b.left > 0 {
 		b.left--
-		b.at += b.after(40)
-		return b.request([]Part{b.text, b.part(b.tokens(60, 0.6, 500))}, b.part(b.tokens(150, 0.6, 1_000))), nil
+		b.at += b.after(burstLeast)
+		return b.sequence([]Part{b.text, b.part(b.tokens(60, 0.6, 500))}, b.part(b.tokens(150, 0.6, 1_000)))
 	}
 	b.at = quiet
-	return b.request([]Part{b.common(1, 160), b.part(b.tokens(700, 0.9, 8_000))}, b.part(b.tokens(220, 0.8, 2_000))), nil
+	return b.sequence([]Part{b.common(1, 160), b.part(b.tokens(700, 0.9, 8_000))}, b.part(b.tokens(220, 0.8, 2_000)))
 }
 
 // agents: sessions of many turns. Each begins with the long instructions of one of five kinds of agent; each turn's prompt is
@@ -160,13 +174,24 @@ type session struct {
 const (
 	agentKinds = 5
 	// agentsPerSecond begin, and ask some twelve times.
-	agentsPerSecond = 1.0 / 3
+	agentsPerSecond = 2.0
+	// agentsWarm before the trace begins the first of them did, so that there are old ones from its start on.
+	agentsWarm = 2 * time.Minute
 	// agentContext is where a session ends, however much is left to do.
 	agentContext = 100_000
 )
 
-// Next implements [Source].
-func (g *agents) Next() (Request, error) {
+// request is the next turn of any session since the trace began.
+func (g *agents) request() Request {
+	for {
+		if r := g.turn(); r.At >= 0 {
+			return r
+		}
+	}
+}
+
+// turn is the next one of any session.
+func (g *agents) turn() Request {
 	for len(g.sessions) == 0 || g.next <= g.sessions[0].at {
 		g.begin()
 	}
@@ -174,7 +199,7 @@ func (g *agents) Next() (Request, error) {
 	g.at = s.at
 	s.parts = append(s.parts, g.part(g.tokens(500, 1, 12_000)))
 	answer := g.part(g.tokens(160, 0.8, 2_000))
-	r := g.request(s.parts, answer)
+	r := g.sequence(s.parts, answer)
 	r.Session = s.name
 	s.parts = append(s.parts, answer)
 	if s.left--; s.left > 0 && r.PromptTokens < agentContext {
@@ -183,7 +208,7 @@ func (g *agents) Next() (Request, error) {
 		s.at += pause
 		heap.Push(&g.sessions, s)
 	}
-	return r, nil
+	return r
 }
 
 // begin begins a session.

@@ -29,10 +29,10 @@ func TestGenerators(t *testing.T) {
 		perSecond, prompt, shared [2]float64 // from, to
 		longest                   int
 	}{
-		trace.AgentsName:       {[2]float64{2, 6}, [2]float64{8_000, 20_000}, [2]float64{0.85, 0.99}, 115_000},
-		trace.HeavyMixName:     {[2]float64{3.7, 4.3}, [2]float64{2_000, 5_000}, [2]float64{0.01, 0.1}, 121_000},
-		trace.SharedPromptName: {[2]float64{3.7, 4.3}, [2]float64{6_000, 6_500}, [2]float64{0.9, 1}, 8_001},
-		trace.BurstsName:       {[2]float64{3.4, 4.6}, [2]float64{3_000, 9_000}, [2]float64{0.6, 0.95}, 41_000},
+		trace.AgentsName:       {[2]float64{18, 30}, [2]float64{8_000, 20_000}, [2]float64{0.85, 0.99}, 115_000},
+		trace.HeavyMixName:     {[2]float64{19, 21}, [2]float64{2_000, 5_000}, [2]float64{0.01, 0.1}, 121_000},
+		trace.SharedPromptName: {[2]float64{19, 21}, [2]float64{6_000, 6_500}, [2]float64{0.9, 1}, 8_001},
+		trace.BurstsName:       {[2]float64{17, 23}, [2]float64{3_000, 9_000}, [2]float64{0.6, 0.95}, 41_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const n = 8000
@@ -90,9 +90,9 @@ func TestBurstsCome(t *testing.T) {
 			require.Less(t, r.At-begins[text.ID], 5*time.Second)
 		}
 	}
-	require.Greater(t, len(many), 20)
+	require.Greater(t, len(many), 5)
 	for id, n := range many {
-		require.True(t, begins[id] > 0 && n <= 25)
+		require.True(t, begins[id] > 0 && n <= 125)
 	}
 }
 

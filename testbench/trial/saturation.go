@@ -147,15 +147,21 @@ func appendLine(path string, text []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// Saturation returns what load 1 is for a fleet and its traffic, in requests a second.
-func (c Config) saturation(cache Cache, seed uint64, tell func(string, fleet.Progress)) (float64, error) {
-	m := measured{Traffic: c.Traffic, Fleet: c.Fleet, Seed: seed, References: references(), Build: cache.Build}
-	if perSecond, ok, err := cache.find(m); err != nil || ok {
+// Saturation returns what load 1 is for a fleet and its traffic with the first seed, in requests a second.
+func Saturation(c Config, deps Deps) (float64, error) {
+	if err := c.Validate(); err != nil {
+		return 0, err
+	}
+	m := measured{Traffic: c.Traffic, Fleet: c.Fleet, Seed: c.Seeds[0], References: references(), Build: deps.Cache.Build}
+	if perSecond, ok, err := deps.Cache.find(m); err != nil || ok {
 		return perSecond, err
 	}
 	var err error
-	if m.PerSecond, err = saturate(c, seed, tell); err != nil {
+	m.PerSecond, err = saturate(c, m.Seed, func(name string, p fleet.Progress) {
+		deps.Tell(Progress{What: "measuring saturation under " + name, Arrived: p.Arrived, Total: c.Traffic.Requests, Virtual: p.Virtual})
+	})
+	if err != nil {
 		return 0, err
 	}
-	return m.PerSecond, cache.keep(m)
+	return m.PerSecond, deps.Cache.keep(m)
 }

@@ -104,7 +104,7 @@ func Simulate(c Config, deps Deps) (*Report, error) {
 		if err != nil {
 			return nil, err
 		}
-		speed, err := c.speed(r, m, seed, deps)
+		speed, err := c.speed(r, m, deps)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func Simulate(c Config, deps Deps) (*Report, error) {
 
 // speed is how many times as fast as recorded the traffic of a seed comes. What the fleet can do at most is measured with the
 // first seed.
-func (c Config) speed(r *Report, m measure, seed uint64, deps Deps) (float64, error) {
+func (c Config) speed(r *Report, m measure, deps Deps) (float64, error) {
 	if c.Speed != nil {
 		return *c.Speed, nil
 	}
@@ -137,10 +137,7 @@ func (c Config) speed(r *Report, m measure, seed uint64, deps Deps) (float64, er
 	}
 	if r.Saturation == 0 {
 		var err error
-		r.Saturation, err = c.saturation(deps.Cache, seed, func(name string, p fleet.Progress) {
-			deps.Tell(Progress{What: "measuring saturation under " + name, Arrived: p.Arrived, Total: m.Requests, Virtual: p.Virtual})
-		})
-		if err != nil {
+		if r.Saturation, err = Saturation(c, deps); err != nil {
 			return 0, err
 		}
 	}

@@ -107,7 +107,7 @@ func TestBootstrap(t *testing.T) {
 
 func config() trial.Config {
 	c := trial.DefaultConfig(trace.AgentsName)
-	c.Traffic.Requests = 250
+	c.Traffic.Requests = 150
 	c.Fleet.Replicas = 3
 	c.Seeds = []uint64{4, 5}
 	return c
@@ -136,7 +136,7 @@ func TestSimulateComparesPoliciesInPairs(t *testing.T) {
 	for i, run := range r.Runs {
 		require.Equal(t, c.Policies[i%2], run.Policy)
 		require.Equal(t, c.Seeds[i/2], run.Seed)
-		require.Equal(t, 250, run.Summary.Requests)
+		require.Equal(t, 150, run.Summary.Requests)
 		require.InDelta(t, 0.8*r.Saturation, run.PerSecond, 1e-6, "the load is that asked for")
 		require.Equal(t, i < 2, run.Result != nil, "the first seed's are kept")
 	}
@@ -176,7 +176,7 @@ func TestSpeedNeedsNoSaturation(t *testing.T) {
 
 func TestTheFleetIsMoreThanBusyBeyondLoadOne(t *testing.T) {
 	c := trial.DefaultConfig(trace.SharedPromptName)
-	c.Traffic.Requests, c.Fleet.Replicas, c.Policies = 900, 1, []string{"token-load"}
+	c.Traffic.Requests, c.Fleet.Replicas, c.Policies = 500, 1, []string{"token-load"}
 	ttft := map[float64]float64{}
 	for _, load := range []float64{0.5, 1.5} {
 		c.Load = &load
@@ -220,7 +220,7 @@ func TestReportsSayTheSame(t *testing.T) {
 	with, _ := deps("")
 	r, err := trial.Simulate(c, with)
 	require.NoError(t, err)
-	require.Contains(t, r.Head(), "agents, 250 requests")
+	require.Contains(t, r.Head(), "agents, 150 requests")
 	require.Contains(t, r.Head(), "3 x h100-8b; load 0.8 of")
 	table := r.Table()
 	require.Equal(t, 3, strings.Count(table, "\n"))

@@ -1,0 +1,152 @@
+package matrix
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"plimsoll/scoring/policy"
+	"plimsoll/testbench/fleet"
+	"plimsoll/testbench/trace"
+	"plimsoll/testbench/trial"
+)
+
+// Names of the recorded traces.
+const (
+	Conversation = "conversation"
+	Synthetic    = "synthetic"
+)
+
+// Traces lists the traces that policies are compared on.
+func Traces() []string {
+	return []string{Conversation, Synthetic, trace.AgentsName, trace.HeavyMixName, trace.BurstsName}
+}
+
+// Place is a fleet and what it is asked.
+type Place struct {
+	Trace string `json:"trace"`
+	Fleet string `json:"fleet"`
+}
+
+// Ground is where policies meet: a place at a load.
+type Ground struct {
+	Place
+
+	Load float64 `json:"load"`
+}
+
+// String names the ground in tables.
+func (g Ground) String() string { return fmt.Sprintf("%s/%s @%g", g.Trace, g.Fleet, g.Load) }
+
+// Cell is one run.
+type Cell struct {
+	Ground
+
+	Policy   string `json:"policy"`
+	Seed     uint64 `json:"seed"`
+	Requests int    `json:"requests"`
+}
+
+// Matrix is the cells of every combination.
+type Matrix struct {
+	Traces, Fleets, Policies []string
+	Loads                    []float64
+	Seeds                    int // from 1 on
+	// Requests is how many come to a fleet of eight; a larger one gets more in proportion, as far as the trace has them.
+	Requests int
+	// Recorded is the folder of the recorded traces.
+	Recorded string
+}
+
+// Default is the whole matrix.
+func Default() Matrix {
+	return Matrix{
+		Traces: Traces(), Fleets: fleet.Names(), Policies: policy.Names(), Loads: []float64{0.5, 0.8, 0.95, 1.1}, Seeds: 5, Requests: 4000,
+		Recorded: filepath.Join("..", "shared", "testdata", "traces"),
+	}
+}
+
+// Validate reports what makes no sense.
+func (m Matrix) Validate() error {
+	var errs []error
+	one := func(what string, words, known []string) {
+		if len(words) == 0 {
+			errs = append(errs, fmt.Errorf("no %s is named", what))
+		}
+		for _, w := range words {
+			if !slices.Contains(known, w) {
+				errs = append(errs, fmt.Errorf("unknown %s %q: choose from %s", what, w, strings.Join(known, ", ")))
+			}
+		}
+	}
+	one("trace", m.Traces, Traces())
+	one("fleet", m.Fleets, fleet.Names())
+	one("policy", m.Policies, policy.Names())
+	if len(m.Loads) == 0 || m.Seeds < 1 || m.Requests < 1 {
+		errs = append(errs, errors.New("at least one load, one seed and one request are needed"))
+	}
+	for _, l := range m.Loads {
+		if !(l > 0 && l <= 10) {
+			errs = append(errs, fmt.Errorf("a load of %g makes no sense", l))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Places lists where policies meet, at whatever load.
+func (m Matrix) Places() []Place {
+	out := make([]Place, 0, len(m.Traces)*len(m.Fleets))
+	for _, t := range m.Traces {
+		for _, f := range m.Fleets {
+			out = append(out, Place{t, f})
+		}
+	}
+	return out
+}
+
+// Cells lists the runs: all policies of a seed after each other, the first seeds of all grounds first.
+func (m Matrix) Cells() []Cell {
+	places := m.Places()
+	out := make([]Cell, 0, m.Seeds*len(places)*len(m.Loads)*len(m.Policies))
+	for seed := range m.Seeds {
+		for _, p := range places {
+			for _, load := range m.Loads {
+				for _, name := range m.Policies {
+					out = append(out, Cell{Ground{p, load}, name, uint64(seed + 1), m.requests(p.Fleet)}) //nolint:gosec // a small number
+				}
+			}
+		}
+	}
+	return out
+}
+
+// perEight is the size of a fleet that gets Matrix.Requests.
+const perEight = 8
+
+func (m Matrix) requests(name string) int {
+	spec, err := fleet.Named(name)
+	if err != nil {
+		return m.Requests
+	}
+	return m.Requests * max(perEight, spec.Replicas) / perEight
+}
+
+// trial is the configuration of a place.
+func (m Matrix) trial(p Place, requests int) (trial.Config, error) {
+	c := trial.DefaultConfig(m.file(p.Trace))
+	c.Traffic.Requests = requests
+	var err error
+	c.Fleet, err = fleet.Named(p.Fleet)
+	return c, err
+}
+
+// file is what trace.Open takes for a trace's name.
+func (m Matrix) file(name string) string {
+	switch name {
+	case Conversation, Synthetic:
+		return filepath.Join(m.Recorded, "mooncake-"+name+".jsonl.gz")
+	}
+	return name
+}
