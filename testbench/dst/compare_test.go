@@ -178,6 +178,9 @@ func gave(l *leg) []*attempt {
 // room is how long prompt and answer of a leg may become where it has ended.
 func room(l *leg) int {
 	a := l.current()
+	if g := gave(l); len(g) > 0 {
+		a = g[len(g)-1] // and not a hedge that lost
+	}
 	return len(a.request.PromptTokens) + a.request.MaxTokens
 }
 
