@@ -24,6 +24,7 @@ import (
 	"plimsoll/actors/stream"
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
+	"plimsoll/engine/kvevents"
 	"plimsoll/engine/vllm"
 	"plimsoll/scoring"
 	"plimsoll/testbench/fakeengine"
@@ -39,10 +40,13 @@ const servers = 3
 type fleet struct {
 	*actors.System
 
-	plan *plan
+	plan  *plan
+	meter *meter.Meter
+	vllm  [servers]*fakeengine.Server
+	web   [servers]*httptest.Server
 }
 
-func startFleet(t *testing.T, api vllm.API) *fleet {
+func startFleet(t *testing.T, api vllm.API, adjust ...func(*fakeengine.Config)) *fleet {
 	t.Helper()
 	model, err := tokenizer.Load(simmodel.FS(), "embedded", time.Now)
 	require.NoError(t, err)
@@ -54,9 +58,13 @@ func startFleet(t *testing.T, api vllm.API) *fleet {
 	for i := range servers {
 		cfg := fakeengine.DefaultConfig()
 		cfg.Engine.Speed = 5
+		for _, change := range adjust {
+			change(&cfg)
+		}
 		s, err := fakeengine.New(cfg, fakeengine.Deps{Model: model, Source: source, Entropy: rand.Uint64, Now: time.Now})
 		require.NoError(t, err)
 		web := httptest.NewServer(saboteur{s, f.plan})
+		f.vllm[i], f.web[i] = s, web
 		t.Cleanup(func() {
 			web.CloseClientConnections()
 			web.Close()
@@ -64,6 +72,11 @@ func startFleet(t *testing.T, api vllm.API) *fleet {
 		})
 		at := vllm.DefaultConfig()
 		at.URL, at.API = web.URL, api
+		if events := s.KVEvents(); events != nil { // told where they are, so that nothing need be asked of the server
+			publisher := kvevents.DefaultConfig()
+			publisher.Endpoint, publisher.ReplayEndpoint = events.Endpoint(), events.ReplayEndpoint()
+			at.Events, at.Publisher = vllm.EventsSet, &publisher
+		}
 		e, err := vllm.New(at, vllm.Deps{Dial: new(net.Dialer).DialContext, Log: slog.New(slog.DiscardHandler), Entropy: rand.Uint64})
 		require.NoError(t, err)
 		parts.Replicas = append(parts.Replicas, actors.Replica{
@@ -72,6 +85,7 @@ func startFleet(t *testing.T, api vllm.API) *fleet {
 	}
 	m, err := meter.New(meter.DefaultConfig())
 	require.NoError(t, err)
+	f.meter = m
 	cfg := actors.Config{Models: []actors.Model{parts}, Stream: stream.DefaultConfig(), Supervise: supervise.DefaultConfig(), TokenizeMax: 2}
 	cfg.Stream.FirstTokenTimeout, cfg.Stream.TokenTimeout = time.Second, 300*time.Millisecond
 	f.System, err = actors.Start(cfg, actors.Deps{Log: slog.New(slog.DiscardHandler), Meter: m, Seed: 1, Boot: 1})
@@ -138,14 +152,19 @@ func (f *fleet) ask(ctx context.Context, req *stream.Request) answer {
 	}
 }
 
-// TestHowAServerEndsAStream: in every way, over both routes, at several tokens, the client gets the whole answer.
-func TestHowAServerEndsAStream(t *testing.T) {
+// question is a greedy request, so that its answer is known.
+func question(number int) *stream.Request {
 	zero, most, top := 0.0, 24, 1
-	req := &stream.Request{
+	return &stream.Request{
 		ID: "test", Model: simmodel.Name, N: 1, MaxTokens: &most, MinTokens: 20, TopLogprobs: &top, Stop: []string{"zzz"},
 		Sampling: engine.Sampling{Temperature: &zero}, SkipSpecialTokens: true,
-		Input: stream.Input{Texts: []string{"Tell me about the harbour."}},
+		Input: stream.Input{Texts: []string{strconv.Itoa(number) + ". Tell me about the harbour."}},
 	}
+}
+
+// TestHowAServerEndsAStream: in every way, over both routes, at several tokens, the client gets the whole answer.
+func TestHowAServerEndsAStream(t *testing.T) {
+	req := question(0)
 	for _, api := range []vllm.API{vllm.APICompletions, vllm.APIGenerate} {
 		t.Run(string(api), func(t *testing.T) {
 			f := startFleet(t, api)

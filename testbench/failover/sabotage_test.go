@@ -2,6 +2,7 @@ package failover_test
 
 import (
 	"bytes"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -14,16 +15,20 @@ const (
 	engineDies  harm = "an error frame, [DONE] and a clean end" // the engine core or a worker dies
 	serverDies  harm = "an end without the last chunk"          // kill -9 of the server
 	cutFrame    harm = "an end in the middle of a frame"
+	reset       harm = "a reset connection"
 	noFinish    harm = "[DONE] without a finish"
 	cleanEnd    harm = "a clean end without [DONE]"
 	silence     harm = "no frame any more" // SIGTERM; a stopped core
+	onlyError   harm = "status 200, and nothing but an error frame of the client's"
 	shedding    harm = "503"
 	busy        harm = "429"
 	brokenReply harm = "500"
 )
 
 // inStream lists those that a stream can end in; before its first token it can also be refused.
-func inStream() []harm { return []harm{engineDies, serverDies, cutFrame, noFinish, cleanEnd, silence} }
+func inStream() []harm {
+	return []harm{engineDies, serverDies, cutFrame, reset, noFinish, cleanEnd, silence}
+}
 
 func refusals() []harm { return []harm{shedding, busy, brokenReply} }
 
@@ -79,7 +84,12 @@ func (s saboteur) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status := map[harm]int{shedding: 503, busy: 429, brokenReply: 500}[h]
 		http.Error(w, `{"error":{"message":"no","type":"x","param":null,"code":500}}`, status)
 		return
-	case engineDies, serverDies, cutFrame, noFinish, cleanEnd, silence:
+	case onlyError:
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write([]byte(`data: {"error":{"message":"Token id 5000 is out of vocabulary","type":"BadRequestError","param":null,"code":400}}` +
+			"\n\ndata: [DONE]\n\n"))
+		return
+	case engineDies, serverDies, cutFrame, reset, noFinish, cleanEnd, silence:
 	}
 	c := &cutter{ResponseWriter: w, harm: h, frames: frames, cut: make(chan struct{})}
 	done := make(chan struct{})
@@ -103,10 +113,13 @@ func (s saboteur) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case serverDies, cutFrame:
 		c.end("")
 		defer panic(http.ErrAbortHandler)
+	case reset:
+		c.end("")
+		defer c.reset()
 	case silence:
 		c.end("")
 		<-r.Context().Done()
-	case shedding, busy, brokenReply:
+	case onlyError, shedding, busy, brokenReply:
 	}
 	<-done // the server has noticed that nobody reads
 }
@@ -169,4 +182,16 @@ func (c *cutter) end(words string) {
 	defer c.mu.Unlock()
 	_, _ = c.ResponseWriter.Write([]byte(words))
 	c.flush()
+}
+
+// reset closes the connection as the system of a dead process does where bytes of the client's were unread.
+func (c *cutter) reset() {
+	conn, _, err := http.NewResponseController(c.ResponseWriter).Hijack()
+	if err != nil {
+		panic(err) // HTTP/1.1 on TCP
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
 }
