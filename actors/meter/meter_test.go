@@ -47,6 +47,7 @@ func reportAll(m *Meter) {
 	r.Decided(20 * time.Microsecond)
 	r.Refused(fault.NoReplica)
 	r.Reranked()
+	r.Ejected("sim-0")
 
 	s, gap := m.Stream("sim"), 300*time.Millisecond
 	s.Broken("exact", "resumed", 40, &gap)
@@ -69,6 +70,12 @@ func reportAll(m *Meter) {
 	w.Restarted()
 	w.Reborn()
 	w.AttemptFailed(engine.Shed)
+	w.Suspected()
+	w.Canary()
+	w.Canary()
+	w.Struck("hang")
+	w.Struck("breaks")
+	w.Relaunched()
 
 	t := m.Tokenizer("sim")
 	t.Encoded(3*time.Millisecond, 48)

@@ -45,6 +45,7 @@ var (
 	routerDecision       = metric{"plimsoll_router_decision_seconds", "Time one ranking of the replicas took.", []string{labelModel}}
 	routerRefusals       = metric{"plimsoll_router_refusals_total", "Requests the router refused, by kind of error.", []string{labelModel, labelKind}}
 	routerReranks        = metric{"plimsoll_router_reranks_total", "Reservations a replica refused, so that the request was ranked again.", []string{labelModel}}
+	routerEjections      = metric{"plimsoll_router_ejections_total", "Times that a replica was left alone for a while because its steps took much longer than they did.", []string{labelReplica, labelModel}}
 
 	streamBreaks  = metric{"plimsoll_stream_breaks_total", "Answers whose engine failed after their first token, by the class of their continuation and what became of them (resumed, restarted, declined, given_up, left).", []string{labelModel, labelClass, labelOutcome}}
 	streamCarried = metric{"plimsoll_stream_carried_tokens_total", "Tokens of broken answers that another replica went on from.", []string{labelModel}}
@@ -66,6 +67,10 @@ var (
 	replicaForeignAlarms = metric{"plimsoll_replica_foreign_alarms_total", "Runs of missed samples that made what is known of foreign use expire.", []string{labelReplica, labelModel}}
 	replicaEnds          = metric{"plimsoll_replica_ticket_ends_total", "Tickets that ended, by reason.", []string{labelReplica, labelModel, labelReason}}
 	replicaRefusals      = metric{"plimsoll_replica_refusals_total", "Claims the ledger refused, by reason.", []string{labelReplica, labelModel, labelReason}}
+	replicaSuspicions    = metric{"plimsoll_replica_suspicions_total", "Times that the replica got nothing new because its streams were silent and its counter stood still.", []string{labelReplica, labelModel}}
+	replicaStrikes       = metric{"plimsoll_replica_strikes_total", "Times that the replica was taken out, by kind: its canary was late too (hang), or one attempt after another broke (breaks).", []string{labelReplica, labelModel, labelKind}}
+	replicaCanaries      = metric{"plimsoll_replica_canaries_total", "Requests for one token that asked a silent replica whether it lives.", []string{labelReplica, labelModel}}
+	replicaRelaunches    = metric{"plimsoll_replica_engine_restarts_total", "Processes of ours that were given up because they hung or answered nobody, and started anew.", []string{labelReplica, labelModel}}
 	replicaFailures      = metric{"plimsoll_replica_failures_total", "Attempts that the engine failed, by the kind of failure.", []string{labelReplica, labelModel, labelKind}}
 
 	tokenizerSeconds  = metric{"plimsoll_tokenizer_request_seconds", "Time to render and encode one request, waiting not counted.", []string{labelModel}}

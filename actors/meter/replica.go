@@ -18,6 +18,7 @@ type replicaMetrics struct {
 	overdraft, foreign, prefill                    *prometheus.GaugeVec
 	ends, refusals, failures                       *prometheus.CounterVec
 	lateEnds, restarts, incarnations, foreignAlarm *prometheus.CounterVec
+	suspicions, strikes, canaries, relaunches      *prometheus.CounterVec
 }
 
 func newReplicaMetrics(b builder) replicaMetrics {
@@ -38,6 +39,10 @@ func newReplicaMetrics(b builder) replicaMetrics {
 		restarts:     b.counter(replicaRestarts),
 		incarnations: b.counter(replicaIncarnations),
 		foreignAlarm: b.counter(replicaForeignAlarms),
+		suspicions:   b.counter(replicaSuspicions),
+		strikes:      b.counter(replicaStrikes),
+		canaries:     b.counter(replicaCanaries),
+		relaunches:   b.counter(replicaRelaunches),
 	}
 }
 
@@ -133,5 +138,33 @@ func (r *Replica) Reborn() {
 func (r *Replica) AttemptFailed(kind engine.FailKind) {
 	if r != nil {
 		r.m.failures.WithLabelValues(r.name, r.model, kind.String()).Inc()
+	}
+}
+
+// Suspected counts a silence that looks like a hang.
+func (r *Replica) Suspected() {
+	if r != nil {
+		r.m.suspicions.WithLabelValues(r.name, r.model).Inc()
+	}
+}
+
+// Struck counts a strike that took the replica out, by its actor's word for the kind.
+func (r *Replica) Struck(kind string) {
+	if r != nil {
+		r.m.strikes.WithLabelValues(r.name, r.model, kind).Inc()
+	}
+}
+
+// Canary counts a request for one token that asks whether the engine lives.
+func (r *Replica) Canary() {
+	if r != nil {
+		r.m.canaries.WithLabelValues(r.name, r.model).Inc()
+	}
+}
+
+// Relaunched counts a process of ours that was given up and started anew.
+func (r *Replica) Relaunched() {
+	if r != nil {
+		r.m.relaunches.WithLabelValues(r.name, r.model).Inc()
 	}
 }

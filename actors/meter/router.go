@@ -11,7 +11,7 @@ import (
 type routerMetrics struct {
 	queuedRequests, queuedTokens *prometheus.GaugeVec
 	queueSeconds, decision       *prometheus.HistogramVec
-	refusals, reranks            *prometheus.CounterVec
+	refusals, reranks, ejections *prometheus.CounterVec
 }
 
 func newRouterMetrics(b builder) routerMetrics {
@@ -22,6 +22,7 @@ func newRouterMetrics(b builder) routerMetrics {
 		decision:       b.histogram(routerDecision, decisionBuckets()),
 		refusals:       b.counter(routerRefusals),
 		reranks:        b.counter(routerReranks),
+		ejections:      b.counter(routerEjections),
 	}
 }
 
@@ -30,8 +31,9 @@ type Router struct {
 	model                        string
 	queuedRequests, queuedTokens prometheus.Gauge
 	queueSeconds, decision       prometheus.Observer
-	refusals                     *prometheus.CounterVec
+	refusals, ejections          *prometheus.CounterVec
 	reranks                      prometheus.Counter
+	replicas                     *closedSet
 }
 
 // Router returns the handle of a model's router.
@@ -47,6 +49,8 @@ func (m *Meter) Router(model string) *Router {
 		queueSeconds:   m.router.queueSeconds.WithLabelValues(model),
 		decision:       m.router.decision.WithLabelValues(model),
 		refusals:       m.router.refusals,
+		ejections:      m.router.ejections,
+		replicas:       &m.replicas,
 		reranks:        m.router.reranks.WithLabelValues(model),
 	}
 }
@@ -84,5 +88,12 @@ func (r *Router) Refused(kind fault.Kind) {
 func (r *Router) Reranked() {
 	if r != nil {
 		r.reranks.Inc()
+	}
+}
+
+// Ejected counts a replica that is left alone for a while because it has become slow.
+func (r *Router) Ejected(replica string) {
+	if r != nil {
+		r.ejections.WithLabelValues(r.replicas.value(replica), r.model).Inc()
 	}
 }

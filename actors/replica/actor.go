@@ -233,7 +233,12 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reser
 			if e.to == Gone {
 				a.deps.Gone()
 			}
+		case suspected:
+			a.meter.Suspected()
+		case struck:
+			a.meter.Struck(e.kind.String())
 		case sendCanary:
+			a.meter.Canary()
 			c.Send(a.connection, canary(e))
 		case cancelCanary:
 			c.Send(a.connection, noCanary{})

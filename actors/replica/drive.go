@@ -121,6 +121,7 @@ func (d *Machine) perform(to Shell, effects []effect) {
 		case cancelCanary:
 			to.CancelCanary()
 		case giveUp: // no process here is ours
+		case suspected, struck: // nobody counts them here
 		case evict:
 			to.Evict(d.m.life.incarnation, e.hung, e.why)
 		default:

@@ -45,6 +45,10 @@ type (
 	cancelCanary struct{}
 	// giveUp has a process of ours that hangs ended and started anew.
 	giveUp struct{ why string }
+	// suspected reports a silence that looks like a hang.
+	suspected struct{}
+	// struck reports that the replica is taken out.
+	struck struct{ kind strikeKind }
 	// evict has every attempt leave that runs here, if there is another place for it.
 	evict struct {
 		hung bool // the engine is not known to work on them any more
@@ -64,6 +68,8 @@ func (sendCanary) isEffect()   {}
 func (cancelCanary) isEffect() {}
 func (giveUp) isEffect()       {}
 func (evict) isEffect()        {}
+func (suspected) isEffect()    {}
+func (struck) isEffect()       {}
 
 // machine decides for one replica: life cycle and ledger. It is pure: time is an argument, what is to be done is returned.
 type machine struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/engine"
+	"plimsoll/scoring/ledger"
 )
 
 // TestBusyIsNotDead: probes that bring no answer in time count against a replica that has nothing to do. Those of a busy one only
@@ -82,5 +83,51 @@ func TestANewProcessIsFoundSoon(t *testing.T) {
 		b := reach(t, st)
 		b.step(FeedReady{b.m.life.incarnation})
 		require.Equal(t, st == Starting || st == Down, has[hurryProbe](b.last), st)
+	}
+}
+
+// TestWhatIsCounted of a replica that is doubted: that it was suspected, and why it was taken out.
+func TestWhatIsCounted(t *testing.T) {
+	counts := func(effects []effect) (suspicions int, strikes []strikeKind) {
+		for _, e := range effects {
+			if s, ok := e.(struck); ok {
+				strikes = append(strikes, s.kind)
+			}
+		}
+		return count[suspected](effects), strikes
+	}
+	for name, c := range map[string]struct {
+		happens    func(w *watched)
+		suspicions int
+		strikes    []strikeKind
+	}{
+		"all is well": {func(w *watched) {
+			for range 20 {
+				w.pass(100*time.Millisecond, true)
+				w.last = w.now
+			}
+		}, 0, nil},
+		"only slow": {func(w *watched) {
+			w.pass(300*time.Millisecond, true)
+			w.last = w.now
+			w.pass(100*time.Millisecond, true)
+		}, 1, nil},
+		"hangs": {func(w *watched) { w.pass(time.Second, false) }, 1, []strikeKind{hangs}},
+		"breaks whatever it is sent": {func(w *watched) {
+			for range w.m.cfg.BreaksMax {
+				ticket := w.run(1)[0]
+				w.failed(ticket, engine.Broken)
+				w.at(0, End{Ticket: ticket, Reason: ledger.Failed})
+			}
+		}, 0, []strikeKind{breaks}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWatched(t, 100, false)
+			w.run(1)
+			c.happens(w)
+			suspicions, strikes := counts(w.all)
+			require.Equal(t, c.suspicions, suspicions)
+			require.Equal(t, c.strikes, strikes)
+		})
 	}
 }

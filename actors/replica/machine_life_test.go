@@ -204,7 +204,7 @@ func TestWhatLingersIsOnHold(t *testing.T) {
 	token := func(b *bench) { at := b.now.Add(time.Second); b.step(Beats{Last: &at}) }
 	unanswered := func(b *bench) { late.Began = b.now; b.step(late) }
 	suspected := func(b *bench) { b.m.suspect(b.now); b.step(tick{}) }
-	struck := func(b *bench) { b.m.strike(b.now, "test"); b.step(tick{}) }
+	struck := func(b *bench) { b.m.strike(b.now, hangs, "test"); b.step(tick{}) }
 	canary := func(b *bench) {
 		b.now = b.now.Add(time.Minute)
 		b.step(tick{})

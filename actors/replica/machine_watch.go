@@ -249,7 +249,7 @@ func (m *machine) look(now time.Time) {
 			w.until = w.until.Add(late) // it was us who did not get to it, and maybe to its tokens
 		}
 		if !now.Before(m.canaryBy()) {
-			m.strike(now, fmt.Sprintf("no token in %s, nor one for a canary", now.Sub(w.life).Round(time.Millisecond)))
+			m.strike(now, hangs, fmt.Sprintf("it hangs: no token in %s, nor one for a canary", now.Sub(w.life).Round(time.Millisecond)))
 			return
 		}
 		w.next = now.Add(watchEvery)
@@ -277,12 +277,24 @@ func (m *machine) suspect(now time.Time) {
 		return
 	}
 	w.phase, w.until, w.next = suspect, now.Add(m.patience(canaryFactor)), now.Add(watchEvery)
+	m.emit(suspected{})
 	m.sendCanary()
 	m.emit(publish{})
 }
 
+// strikeKind is why a replica is taken out.
+type strikeKind uint8
+
+const (
+	hangs  strikeKind = iota // its canary was late too
+	breaks                   // one attempt after another broke
+)
+
+// String is the word used in metrics.
+func (k strikeKind) String() string { return [...]string{"hang", "breaks"}[k] }
+
 // strike takes the replica out: its legs go elsewhere, and a canary must bring it back.
-func (m *machine) strike(now time.Time, why string) {
+func (m *machine) strike(now time.Time, kind strikeKind, why string) {
 	w := &m.watch
 	m.lastError = why
 	w.phase, w.held, w.breaks = hung, [paceBuckets]uint32{}, 0
@@ -290,7 +302,8 @@ func (m *machine) strike(now time.Time, why string) {
 	w.until = w.notBefore
 	giveUpAt := now.Add(m.cfg.HangGiveUp)
 	w.giveUp = &giveUpAt
-	m.emit(alarm{"it hangs: " + why})
+	m.emit(struck{kind})
+	m.emit(alarm{"it is taken out: " + why})
 	if m.state == Starting || m.state == Warming || m.state == Ready || m.state == Degraded {
 		m.enter(now, Down, why)
 	} else {
@@ -370,7 +383,7 @@ func (m *machine) broke(now time.Time, t scoring.Ticket, why string) {
 	}
 	w.breaksOf = m.answered
 	if w.breaks++; w.breaks >= m.cfg.BreaksMax && w.phase != hung {
-		m.strike(now, "one attempt after another broke: "+why)
+		m.strike(now, breaks, "one attempt after another broke: "+why)
 	}
 }
 

@@ -15,6 +15,7 @@ type Restarter interface {
 // may go on, and is not to load its model again for that.
 func (a *replicaActor) restart(why string) {
 	if managed, ok := a.deps.Ref.Engine.(Restarter); ok {
+		a.meter.Relaunched()
 		managed.Restart(a.m.life.evidence, why)
 	}
 }

@@ -254,6 +254,7 @@ func (a *routerActor) perform(c actor.Context, effects []effect) {
 		case dispatched:
 			a.deps.Meter.Dispatched(e.waited)
 		case ejected:
+			a.deps.Meter.Ejected(string(e.id))
 			a.deps.Log.Warn("replica ejected: its steps take much longer than they did", slog.String("replica", string(e.id)),
 				slog.Float64("slowdown", e.slowdown), slog.Time("until", e.until))
 		case reranked:
