@@ -33,12 +33,12 @@ import (
 	"plimsoll/tokenizer/simmodel"
 )
 
-// TestMain looks twice for goroutines that are left: the actor library counts dead letters until a second after the first, and
-// goleak may give up before.
+// TestMain looks several times for goroutines that are left: the actor library counts dead letters until a second after the
+// first, and goleak gives up after half of one.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	err := goleak.Find()
-	if err != nil {
+	for more := 10; more > 0 && err != nil; more-- {
 		err = goleak.Find()
 	}
 	if err != nil && code == 0 {
