@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"plimsoll/actors/stream"
+	"plimsoll/scoring/queue"
 	"plimsoll/scoring/quota"
 )
 
@@ -14,6 +16,8 @@ type Config struct {
 	APIKeys map[string]string
 	// Quotas are what tenants may have in a minute, by their names; who is not named has no limit.
 	Quotas map[string]quota.Limits
+	// SLOs are how fast answers of a class have to come whose clients do not say it themselves.
+	SLOs map[queue.Class]stream.SLO
 	// SystemFingerprint stands in every answer; it is constant for a node's life.
 	SystemFingerprint string
 
@@ -61,6 +65,11 @@ func (c Config) Validate() error {
 	for name, limits := range c.Quotas {
 		if err := limits.Validate(); err != nil {
 			return fmt.Errorf("ingress: tenant %q: %w", name, err)
+		}
+	}
+	for class, aim := range c.SLOs {
+		if class >= queue.NumClasses || aim.TTFT != nil && *aim.TTFT <= 0 || aim.TPOT != nil && *aim.TPOT <= 0 {
+			return fmt.Errorf("ingress: the SLO of class %s must be positive", class)
 		}
 	}
 	if c.BodyBytes < 1 || c.BodiesBytes < c.BodyBytes {

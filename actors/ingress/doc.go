@@ -43,6 +43,9 @@
 //	in   Authorization: Bearer KEY, x-api-key: KEY     either
 //	in   X-Request-Id       1-128 of [A-Za-z0-9-_.:/+=@], else a new one is made; it stands in the log, not in the answer's id
 //	in   X-Session-Id       whose turn it is; beats prompt_cache_key
+//	in   X-Slo-Ttft-Ms      milliseconds to the first token, up to an hour: who would get it later gets a 429 at once; beats
+//	                        Config.SLOs, as does
+//	in   X-Slo-Tpot-Ms      milliseconds from one token to the next, likewise
 //	in   X-Plimsoll-Resume  what may become of an answer whose engine fails after its first token: best (the default) has
 //	                        another one go on; exact only if that changes nothing, off never, else it ends with an error
 //	                        event. A whole (not streamed) answer begins anew instead. Another word is a 400

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -246,6 +247,10 @@ func TestParametersArrive(t *testing.T) {
 	}
 	require.JSONEq(t, `[{"role":"user","content":"hi"}]`, string(r.Input.Chat.Messages))
 	require.True(t, *r.Input.Chat.AddGenerationPrompt)
+
+	require.Equal(t, stream.SLO{}, r.SLO)
+	r = last(pathChat, "", "X-Slo-Ttft-Ms", "2500", "x-slo-tpot-ms", "0.5")
+	require.Equal(t, stream.SLO{TTFT: new(2500 * time.Millisecond), TPOT: new(500 * time.Microsecond)}, r.SLO)
 
 	r = last(pathChat, `"temperature":null,"max_tokens":null,"stop":null,"n":null,"stream":null,"logprobs":null`, "X-Session-Id", "s1")
 	require.Nil(t, r.Sampling.Temperature)

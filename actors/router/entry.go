@@ -10,25 +10,31 @@ import (
 	"plimsoll/scoring"
 	"plimsoll/scoring/cost"
 	"plimsoll/scoring/ledger"
+	"plimsoll/scoring/policy"
 	"plimsoll/scoring/prefix"
 	"plimsoll/scoring/queue"
 )
 
 // entry is a submission whose prompts are known.
 type entry struct {
-	id       queue.ID
-	sub      *stream.Submit
-	deadline time.Time
-	due      int       // place among the deadlines, -1 outside
-	reranks  int       // since it was last queued
-	rests    time.Time // it is not tried before that
+	id  queue.ID
+	sub *stream.Submit
+	// patience is when its time in the queue is up; deadline when it is to be looked at, which is sooner if it has an SLO.
+	patience, deadline time.Time
+	due                int       // place among the deadlines, -1 outside
+	reranks            int       // since it was last queued
+	rests              time.Time // it is not tried before that
 	// As of the first look (known): what its prompts take where that takes the least, together and each; the service that it comes
 	// to; what a fleet that serves whoever comes first would make it wait; and until when it may be held for a better replica.
 	known                        bool
 	prefillSeconds, leastPrefill float64
 	chargeSeconds, fcfs          float64
 	bound                        time.Time
-	bars                         []bar
+	needBlocks                   scoring.Blocks // what all legs take where that is the least
+	// predicted is, in seconds from predictedAt, when its first token comes; 0: nobody has asked.
+	predictedAt time.Time
+	predicted   float64
+	bars        []bar
 	// What the indexes hold of its prompt, by replica, as of matched, in that generation of the fleet.
 	held       []prefix.Overlap
 	matched    time.Time
@@ -100,11 +106,23 @@ func (e *entry) began() time.Time {
 	return e.sub.Arrival
 }
 
-// weigh adds a leg to what the entry takes: its prefill where that is shortest, and its answer. A token of an answer counts as two
+// weigh adds a leg to what the entry takes: its prefill where that is shortest, its blocks where they are the fewest, and its answer. A token of an answer counts as two
 // of a prompt, the weights of Sheng et al., "Fairness in Serving Large Language Models" (OSDI 2024).
-func (e *entry) weigh(leastPrefill float64, rates cost.Rates, plan *ledger.Plan) {
+func (e *entry) weigh(leastPrefill float64, leastBlocks scoring.Blocks, rates cost.Rates, plan *ledger.Plan) {
 	e.prefillSeconds += leastPrefill
+	e.needBlocks += leastBlocks
 	e.chargeSeconds += leastPrefill + 2*rates.PrefillSecondsPerToken*float64(plan.OutputTokens)
+}
+
+// leastBlocks is what a leg takes where that is the least, of those replicas whose limits are known.
+func leastBlocks(fits []policy.Fit) scoring.Blocks {
+	least := scoring.Blocks(0)
+	for i := range fits {
+		if n := fits[i].NeedBlocks; n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	return least
 }
 
 // stale says whether what is known of its prompt was not looked up at this moment.

@@ -13,6 +13,7 @@ import (
 	"plimsoll/scoring/policy"
 	"plimsoll/scoring/prefix"
 	"plimsoll/scoring/queue"
+	"plimsoll/scoring/slo"
 )
 
 // effect is something the actor does after a step, in order.
@@ -124,6 +125,10 @@ type machine struct {
 	deadlines indexed[*entry] // of what waits
 	// queuedSeconds is the sum of the least prefills of what waits.
 	queuedSeconds float64
+	// queuedBlocks and queuedSeats are what it takes.
+	queuedBlocks scoring.Blocks
+	queuedSeats  int
+	aims         aims
 	// fresh are the first blocks of prompts dispatched since the last pump: who shares one may need less room than it did.
 	fresh map[prefix.Key]struct{}
 	// bound is a time before which no waiting request has waited as long as it may for a better replica.
@@ -147,7 +152,7 @@ func newMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*m
 		waiting: queue.New[*entry](cfg.Queue), booked: map[scoring.ReplicaID]*booking{},
 		tickets: map[scoring.Ticket]*asked{}, byCall: map[*stream.Call]*asking{},
 		queuedAs: map[*stream.Call]*entry{}, newTicket: newTicket, deadlines: newDeadlines(),
-		resumed: newResumed(),
+		resumed: newResumed(), aims: aims{expected: map[scoring.Ticket]expected{}},
 	}, nil
 }
 
@@ -213,6 +218,7 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 // ended hears of the end of an attempt.
 func (m *machine) ended(now time.Time, id scoring.ReplicaID, t scoring.Ticket, vs []view) {
 	m.policy.OnEnd(id)
+	delete(m.aims.expected, t)
 	withdrawSpeculation(vs, id, t)
 	m.prefilled(now, t, vs)
 }
@@ -228,17 +234,17 @@ func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
 	}
 	if sub.Begun {
 		// It was let in when it came, and what it has produced is lost if it is turned away.
-		e.deadline = since(sub).Add(m.cfg.ResumeWait)
+		e.patience = since(sub).Add(m.cfg.ResumeWait)
 		m.ready(now, vs)
 		m.know(now, e, vs)
-		m.enqueue(e, true, vs)
+		m.enqueue(now, e, true, vs)
 		m.pump(now, vs)
 		return
 	}
-	e.deadline = sub.Arrival.Add(m.cfg.QueueTimeout)
+	e.patience = sub.Arrival.Add(m.cfg.QueueTimeout)
 	if sub.Again {
 		// Its first attempt's failure is not its fault: it has the whole time again.
-		e.deadline = now.Add(m.cfg.QueueTimeout)
+		e.patience = now.Add(m.cfg.QueueTimeout)
 	}
 	for _, a := range sub.Legs {
 		if e.promptTokens(a) == 0 {
@@ -260,18 +266,43 @@ func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
 			return
 		}
 	}
+	if f := m.tooSlow(now, e, vs); f != nil {
+		m.reject(e, f)
+		return
+	}
 	if m.waiting.Len() > 0 {
 		// Room that nobody has heard of yet is for those who stand before it.
 		m.know(now, e, vs)
-		if m.enqueue(e, sub.Again, vs) {
+		if m.enqueue(now, e, sub.Again, vs) && !m.outrun(now, e, vs) {
 			m.due = true // whoever comes is decided for at once: it may have to be refused
 			m.pump(now, vs)
 		}
 		return
 	}
-	if !m.place(now, e, vs) {
-		m.enqueue(e, sub.Again, vs)
+	if e.aims() {
+		if f := m.hopeless(now, e, slo.Ahead{}, vs); f != nil {
+			m.reject(e, f)
+			return
+		}
 	}
+	if !m.place(now, e, vs) {
+		m.enqueue(now, e, sub.Again, vs)
+	}
+}
+
+// outrun turns an entry away that has just taken its place in the queue if too much stands before it.
+func (m *machine) outrun(now time.Time, e *entry, vs []view) bool {
+	if !e.aims() {
+		return false
+	}
+	f := m.hopeless(now, e, m.ahead(now, e), vs)
+	if f == nil {
+		return false
+	}
+	m.waiting.Remove(e.id)
+	m.dequeued(e)
+	m.reject(e, f)
+	return true
 }
 
 // supersede forgets an older submission of the same call: it was made to an instance of the router that failed, and came
@@ -298,7 +329,8 @@ func (m *machine) know(now time.Time, e *entry, vs []view) {
 	for _, ask := range e.legs() {
 		plan := m.plan(e, ask)
 		d := m.demand(e, ask, &plan, vs)
-		e.weigh(m.pass.pass.LeastPrefillSeconds(&d, m.fits(now, e, ask, &plan, vs, nil)), m.learner.Rates(""), &plan)
+		fits := m.fits(now, e, ask, &plan, vs, nil)
+		e.weigh(m.pass.pass.LeastPrefillSeconds(&d, fits), leastBlocks(fits), m.learner.Rates(""), &plan)
 	}
 	e.leastPrefill = e.prefillSeconds / float64(len(e.legs()))
 	plan := m.plan(e, e.legs()[0])
@@ -321,6 +353,13 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 		if dec.Verdict == policy.Dispatch && e.stale(now) && m.overrated(now, e, ask, &plan, dec.Index, vs) {
 			dec = m.decide(e, ask, &d, m.scratch.fits)
 		}
+		if dec.Verdict == policy.Dispatch && e.aims() {
+			if f := m.tooLate(now, e, m.firstIn(now, &d, dec.Index), vs); f != nil {
+				m.drop(now, chosen, vs)
+				m.reject(e, f)
+				return true
+			}
+		}
 		if dec.Verdict == policy.Dispatch {
 			chosen = append(chosen, m.book(now, by, ask, &plan, &d, dec.Index, vs))
 			continue
@@ -333,12 +372,7 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 			m.retry(dec.Until)
 			continue // the others need not wait for this one
 		}
-		for _, a := range chosen {
-			m.unbook(a)
-			m.rebooked(now, a.at, vs)
-			m.resumed.end(a.place.Claim.Ticket)
-		}
-		m.scratch.chosen = chosen
+		m.drop(now, chosen, vs)
 		if e.sub.Hedge {
 			return false
 		}
@@ -364,6 +398,16 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 		m.emit(reserve{a.place.Ref, a.place.Claim, a.place.Incarnation, prefill})
 	}
 	return true
+}
+
+// drop gives up reservations that were not asked for yet.
+func (m *machine) drop(now time.Time, chosen []*asked, vs []view) {
+	for _, a := range chosen {
+		m.unbook(a)
+		m.rebooked(now, a.at, vs)
+		m.resumed.end(a.place.Claim.Ticket)
+	}
+	m.scratch.chosen = chosen
 }
 
 // overrated looks a prompt up anew before it goes to a replica on what was known of it a moment ago. True: there is less there than
@@ -566,6 +610,7 @@ func (m *machine) answered(now time.Time, by *asking, vs []view) {
 		for _, p := range by.placed {
 			m.rode(by.entry, p, vs)
 		}
+		m.expect(by.entry, by.placed[0].Claim.Ticket, now)
 		if !by.entry.sub.Hedge { // it is no second request
 			m.emit(dispatched{now.Sub(by.entry.began())})
 		}
@@ -602,7 +647,7 @@ func (m *machine) again(now time.Time, e *entry, vs []view) {
 	if !ranked || len(e.legs()) > 1 {
 		e.rests = now.Add(refusedRest)
 	}
-	m.enqueue(e, true, vs)
+	m.enqueue(now, e, true, vs)
 }
 
 func (m *machine) withdraw(w stream.Withdraw) {
@@ -625,53 +670,4 @@ func names(w stream.Withdraw, number uint64) bool { return w.Number == 0 || w.Nu
 func (m *machine) reject(e *entry, f *fault.Fault) {
 	m.emit(refused{f.Kind})
 	m.emit(tellCall{e.sub.Call, stream.Rejected{Number: e.sub.Number, Fault: f}})
-}
-
-// firstToken learns how fast a replica prefills. The prefills of one replica follow each other: what passed before the
-// first token of the one before was that one's time.
-func (m *machine) firstToken(now time.Time, f stream.FirstToken, vs []view) {
-	m.prefilled(now, f.Ticket, vs)
-	if find(vs, f.Replica) == nil {
-		return
-	}
-	if len(m.first) > len(vs) {
-		m.forget(vs)
-	}
-	took := f.Took
-	if last, ok := m.first[f.Replica]; ok {
-		took = min(took, max(0, now.Sub(last)))
-	}
-	m.first[f.Replica] = now
-	m.policy.OnFirstToken(f.Replica)
-	m.learner.FirstToken(now, f.Replica, f.PrefillTokens, f.HitTokens, took)
-}
-
-// prefilled lets the next ones go on where one has gone on, or will not.
-func (m *machine) prefilled(now time.Time, t scoring.Ticket, vs []view) {
-	if m.resumed.end(t) {
-		m.pump(now, vs)
-	}
-}
-
-// forget drops what was learned of replicas that have left the fleet.
-func (m *machine) forget(vs []view) {
-	for id := range m.first {
-		if find(vs, id) == nil {
-			delete(m.first, id)
-			m.learner.Forget(id)
-		}
-	}
-	m.outliers.prune(vs)
-}
-
-// steps learns how fast a replica decodes. A step reads the KV of the whole batch, and is slower while a prefill goes on.
-func (m *machine) steps(now time.Time, s stream.Steps, vs []view) {
-	v := find(vs, s.Replica)
-	if v == nil || v.snap.Load.Reserved > 0 {
-		return
-	}
-	m.learner.Step(s.Replica, max(s.KVTokens, v.snap.Load.DecodeKVTokens), s.Gap)
-	if slowdown := m.learner.Slowdown(s.Replica); m.outliers.judge(now, s.Replica, m.learner, vs) {
-		m.emit(ejected{s.Replica, slowdown, m.outliers.out[s.Replica].until})
-	}
 }

@@ -90,22 +90,26 @@ func (m *machine) tick(now time.Time, vs []view) {
 		if now.Before(e.deadline) {
 			return
 		}
+		if now.Before(e.patience) {
+			m.shed(now, e, vs)
+			continue
+		}
 		m.waiting.Remove(e.id)
 		m.dequeued(e)
 		if !m.place(now, e, vs) {
-			m.reject(e, m.late(e, vs))
+			m.reject(e, m.late(now, e, vs))
 		}
 	}
 }
 
 // late is the fault of a request whose time in the queue is up.
-func (m *machine) late(e *entry, vs []view) *fault.Fault {
+func (m *machine) late(now time.Time, e *entry, vs []view) *fault.Fault {
 	if e.sub.Begun {
 		if last := e.sub.Legs[0].LastFault; last != nil {
 			return last
 		}
 	}
-	return contended(m.retryAfter(vs), "no replica had room within %s; try again later", m.cfg.QueueTimeout)
+	return contended(m.retryAfter(now, e, vs), "no replica had room within %s; try again later", m.cfg.QueueTimeout)
 }
 
 // retry asks for a tick at a time at the latest.
@@ -116,7 +120,7 @@ func (m *machine) retry(at time.Time) {
 }
 
 // enqueue lets an entry wait; false: it is rejected.
-func (m *machine) enqueue(e *entry, head bool, vs []view) bool {
+func (m *machine) enqueue(now time.Time, e *entry, head bool, vs []view) bool {
 	var err error
 	if q := e.queued(m.cfg.TenantWeights); head {
 		err = m.waiting.PushHead(q, e.place())
@@ -126,7 +130,7 @@ func (m *machine) enqueue(e *entry, head bool, vs []view) bool {
 	if err != nil {
 		var full *queue.FullError
 		if errors.As(err, &full) {
-			wait := m.retryAfter(vs)
+			wait := m.retryAfter(now, e, vs)
 			m.reject(e, contended(wait, "all replicas are busy and the queue is full (%d %s); try again later", full.Max, full.Bound))
 			return false
 		}
@@ -134,8 +138,14 @@ func (m *machine) enqueue(e *entry, head bool, vs []view) bool {
 		return false
 	}
 	m.queuedAs[e.sub.Call] = e
+	e.deadline = e.patience
+	if e.aims() {
+		e.deadline = m.until(e, e.leastPrefill)
+	}
 	m.deadlines.push(e)
 	m.queuedSeconds += e.prefillSeconds
+	m.queuedBlocks += e.needBlocks
+	m.queuedSeats += len(e.legs())
 	m.retry(e.bound)
 	if e.bound.Before(m.bound) {
 		m.bound = e.bound
@@ -147,23 +157,11 @@ func (m *machine) enqueue(e *entry, head bool, vs []view) bool {
 func (m *machine) dequeued(e *entry) {
 	delete(m.queuedAs, e.sub.Call)
 	m.deadlines.remove(e.due)
+	m.queuedBlocks -= e.needBlocks
+	m.queuedSeats -= len(e.legs())
 	if m.queuedSeconds -= e.prefillSeconds; m.waiting.Len() == 0 {
 		m.queuedSeconds = 0 // no rest of what was added and taken off
 	}
-}
-
-// retryAfter is about how long the queue needs, between a second and a minute, with some jitter so that refused clients
-// do not come back together.
-func (m *machine) retryAfter(vs []view) time.Duration {
-	serving := 0
-	for i := range vs {
-		if vs[i].snap.State.Routable() {
-			serving++
-		}
-	}
-	seconds := m.learner.Rates("").PrefillSecondsPerToken * float64(m.waiting.Tokens()) / float64(max(1, serving))
-	seconds = max(1, seconds) * (1 + 0.25*m.rng.Float64())
-	return time.Duration(min(60, seconds) * float64(time.Second))
 }
 
 // nextTick is when the machine wants a tick: the first reservation overdue, the time to decide anew, or the first deadline

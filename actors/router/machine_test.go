@@ -117,25 +117,30 @@ func TestContention(t *testing.T) {
 	r.empty()
 }
 
-// TestRetryAfterIsBounded: a second at least and a minute at most, however much waits, and not the same for all.
+// TestRetryAfterIsBounded: a second at least and a minute at most, more the more waits, and not the same for all.
 func TestRetryAfterIsBounded(t *testing.T) {
 	cfg := testConfig()
 	cfg.Queue.RequestsMax, cfg.Queue.TokensMax = 100_000, 1<<40
 	r := newRig(t, cfg, 1)
-	seen := map[time.Duration]bool{}
-	for waiting := range 3 {
+	r.m.nextID++
+	asked := newEntry(r.m.nextID, r.ask(1, 900, nil))
+	before := time.Duration(0)
+	for waiting, want := range []struct{ least, most time.Duration }{{time.Second, 2 * time.Second}, {2 * time.Second, time.Minute}, {time.Minute, time.Minute}} {
+		seen, least := map[time.Duration]bool{}, time.Hour
 		for range 50 {
-			d := r.m.retryAfter(r.views())
-			require.GreaterOrEqual(t, d, time.Second)
-			require.LessOrEqual(t, d, time.Minute)
-			seen[d] = true
+			d := r.m.retryAfter(r.now, asked, r.views())
+			require.GreaterOrEqual(t, d, want.least)
+			require.LessOrEqual(t, d, want.most)
+			seen[d], least = true, min(least, d)
 		}
+		require.True(t, len(seen) > 1 || want.least == want.most, "%v", seen)
+		require.GreaterOrEqual(t, least, before)
+		before = least
 		r.site("a").fill()
-		for i := range 900 {
+		for i := range 20 + 400*waiting {
 			r.step(r.ask(waiting*1000+i, 900, nil))
 		}
 	}
-	require.Greater(t, len(seen), 100)
 }
 
 // TestQueueTimeoutZero: without a wait, what does not fit now is refused at the next tick, which is due at once.

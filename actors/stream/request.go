@@ -32,11 +32,19 @@ type Request struct {
 	Tenant            string // API key's name, else "default"
 	Session           string // "" if the client named none
 	Class             queue.Class
+	SLO               SLO
 
 	// Resume is what the client wants if an engine fails in the middle of an answer. Whole: it gets nothing before the
 	// answer's end, so that a leg may also begin anew.
 	Resume Resume
 	Whole  bool
+}
+
+// SLO is how fast an answer has to come, so that one which cannot is refused at once and makes nobody wait; nil: it has all the time.
+// It never moves the request among those that wait.
+type SLO struct {
+	TTFT *time.Duration // from arrival to the first token
+	TPOT *time.Duration // from one token to the next
 }
 
 // Input is the prompt in one of three forms; exactly one is set.

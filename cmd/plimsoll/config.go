@@ -54,6 +54,7 @@ type Config struct {
 	QueueTimeout      time.Duration // how long a request waits for room
 	ResumeWait        time.Duration // how long an answer whose engine failed waits for another replica
 	Tenants           []TenantSpec  // those who have other shares than others
+	SLOs              []SLOSpec     // how fast the answers of a class have to come
 	PromoteAfter      time.Duration // how long a request waits before it counts to the class above its own
 	QueueRequests     int           // requests that may wait
 	QueueTokens       int           // prompt tokens that may wait

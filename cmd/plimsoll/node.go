@@ -298,6 +298,10 @@ func edgeConfig(c Config) (ingress.Config, error) {
 	for _, t := range c.Tenants {
 		edge.Quotas[t.Name] = t.Quota
 	}
+	var err error
+	if edge.SLOs, err = slosOf(c.SLOs); err != nil {
+		return edge, err
+	}
 	return edge, edge.Validate()
 }
 

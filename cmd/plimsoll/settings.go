@@ -76,6 +76,8 @@ func (c *Config) settings() []setting {
 		duration("resume-wait", "let an answer whose engine failed wait `TIME` for a replica that goes on with it", &c.ResumeWait),
 		specs("tenant", "give the tenant `NAME`, an API key's name, what its options say; once for each. "+
 			"Options follow it: ,weight=SHARE ,requests-per-minute=N ,tokens-per-minute=N", ParseTenant, &c.Tenants),
+		specs("slo", "refuse at once what of the `CLASS` (service_tier: priority, default, flex) would not be answered within what its options say; once for each. "+
+			"Options follow it: ,ttft=TIME to the first token ,tpot=TIME from token to token", ParseSLO, &c.SLOs),
 		duration("queue-promote-after", "count a request that has waited for `TIME` to the class (service_tier) above its own, and again after as long", &c.PromoteAfter),
 		count("queue-requests", "let at most `N` requests wait for room", 1, &c.QueueRequests),
 		count("queue-tokens", "let at most `N` prompt tokens wait for room", 1, &c.QueueTokens),

@@ -1,0 +1,50 @@
+package ingress
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"plimsoll/actors/stream"
+)
+
+// Headers in which a client says how fast its answer has to come, in milliseconds.
+const (
+	headerTTFT = "X-Slo-Ttft-Ms"
+	headerTPOT = "X-Slo-Tpot-Ms"
+)
+
+// sloMax bounds what a client can ask for.
+const sloMax = time.Hour
+
+// slo reads how fast the answer has to come: what the headers say, else what goes for the class.
+func (s *Server) slo(p *params, x *exchange, r *stream.Request) stream.SLO {
+	aim := s.cfg.SLOs[r.Class]
+	if d := p.milliseconds(x.r.Header, headerTTFT); d != nil {
+		aim.TTFT = d
+	}
+	if d := p.milliseconds(x.r.Header, headerTPOT); d != nil {
+		aim.TPOT = d
+	}
+	return aim
+}
+
+// milliseconds reads a header with a time; nil if it is not there.
+func (p *params) milliseconds(h http.Header, name string) *time.Duration {
+	values := h.Values(name)
+	if len(values) == 0 {
+		return nil
+	}
+	ms, err := strconv.ParseFloat(values[0], 64)
+	if len(values) > 1 || err != nil || math.IsNaN(ms) || ms <= 0 || ms > float64(sloMax.Milliseconds()) {
+		said := values[0]
+		if len(values) > 1 {
+			said = values[1]
+		}
+		p.complain(name, "must be one number of milliseconds, above 0 and at most %d, not %s", sloMax.Milliseconds(), quoted(said))
+		return nil
+	}
+	d := max(1, time.Duration(ms*float64(time.Millisecond)))
+	return &d
+}
