@@ -1,0 +1,85 @@
+package router
+
+import (
+	"time"
+
+	"plimsoll/actors/stream"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+	"plimsoll/scoring/policy"
+)
+
+// book counts a reservation before it is answered, so that the next decision sees it.
+func (m *machine) book(now time.Time, by *asking, ask stream.Ask, plan *ledger.Plan, d *policy.Demand, i int, vs []view) *asked {
+	e, v, fit := by.entry, &vs[i], &m.scratch.fits[i]
+	claim := m.claim(e, ask, *plan, fit, v)
+	claim.Ticket = m.newTicket()
+	a := &asked{by: by, at: i, prompt: ask.Prompt, need: fit.NeedBlocks, place: stream.Placement{
+		Leg: ask.Leg, Claim: claim, Ref: v.ref, Incarnation: v.snap.Incarnation, EngineModel: v.snap.EngineModel,
+		BlockTokens: v.snap.Load.Limits.BlockTokens, MaxTokens: int(claim.SequenceTokens - claim.PromptTokens),
+		OverlapTokens: m.scratch.hits[i], Step: v.snap.StepP99,
+	}}
+	b := m.booked[v.ref.ID]
+	if b == nil {
+		b = &booking{}
+		m.booked[v.ref.ID] = b
+	}
+	a.booked = true
+	b.asked = append(b.asked, a)
+	b.add(a, 1)
+	if ask.Produced > 0 {
+		m.resumed.begin(now, &a.place)
+	}
+	m.rebooked(now, i, vs)
+	m.policy.OnDispatch(d, m.scratch.fits, i)
+	return a
+}
+
+// add counts a reservation, or takes it off.
+func (b *booking) add(a *asked, sign int) {
+	n := scoring.Tokens(sign)
+	b.pending.Requests += sign
+	b.pending.PromptTokens += n * a.place.Claim.PromptTokens
+	b.pending.PrefillTokens += n * a.place.Claim.PrefillTokens
+	b.pending.OutputTokens += n * a.place.Claim.ExpectedOutputTokens
+	b.blocks += scoring.Blocks(sign) * a.need
+	b.seats += sign * a.place.Claim.Seats
+}
+
+// unbook takes a reservation off what is counted, if it still is.
+func (m *machine) unbook(a *asked) {
+	if !a.booked {
+		return
+	}
+	a.booked = false
+	id := a.place.Ref.ID
+	b := m.booked[id]
+	b.add(a, -1)
+	if b.pending.Requests == 0 {
+		delete(m.booked, id)
+	}
+}
+
+// settle takes off what snapshots show by now. Answers queue up behind other messages; counting a reservation twice until
+// its answer is read would make replicas that are quick to answer seem busier than others.
+func (m *machine) settle(vs []view) {
+	for id, b := range m.booked {
+		v := find(vs, id)
+		if v == nil {
+			continue
+		}
+		for len(b.asked) > 0 {
+			a := b.asked[0]
+			if a.booked && !shown(a.place.Claim.Ticket, v.snap.Answered) {
+				break
+			}
+			b.asked = b.asked[1:]
+			m.unbook(a)
+		}
+	}
+}
+
+// shown says whether a snapshot that names the last answered reservation shows what became of an earlier one.
+func shown(ticket, answered scoring.Ticket) bool {
+	return ticket.Boot == answered.Boot && ticket.Number <= answered.Number
+}
