@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -26,7 +31,8 @@ func replayCommand(t terminal) *cli.Command {
 		Usage: "run recorded or generated traffic under several routing policies, side by side",
 		Description: "Replays a trace on a simulated fleet in virtual time, once for each policy and seed, and prints a table. Routing, queue and\n" +
 			"admission are those of plimsoll serve. Equal seeds give equal results. Load 1 is what the fleet can do at most with this\n" +
-			"traffic, which is measured first. A request that is refused counts as infinite in every percentile.",
+			"traffic, which is measured first. A request that is refused counts as infinite in every percentile. With --target a live\n" +
+			"server gets the traffic, at the trace's pace or --speed times it, and what its clients see is measured.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "trace", Usage: "replay `FILE` (Mooncake, Azure's CSV, our JSON lines; .gz too), or generate " + strings.Join(trace.Generators(), ", "), Value: base.Traffic.Trace},
 			&cli.IntFlag{Name: "requests", Usage: "replay `N` requests of it", Value: base.Traffic.Requests},
@@ -50,16 +56,16 @@ func replayCommand(t terminal) *cli.Command {
 			&cli.DurationFlag{Name: "slo-ttft", Usage: "a good answer begins within `TIME`", Value: slo.TTFT},
 			&cli.DurationFlag{Name: "slo-ttft-per-token", Usage: "and so much `TIME` for each token of its prompt", Value: slo.TTFTPerToken},
 			&cli.DurationFlag{Name: "slo-tpot", Usage: "and has its later tokens within `TIME` each on average", Value: slo.TPOT},
+			&cli.StringFlag{Name: "target", Usage: "send the traffic to the live server at `URL` by the wall clock, in place of a simulated fleet"},
+			&cli.StringFlag{Name: "model", Usage: "ask the live server for `NAME`"},
+			&cli.StringFlag{Name: "api-key-env", Usage: "and with the key in the environment variable `NAME`"},
+			&cli.UintFlag{Name: "vocabulary", Usage: "token IDs below `N` make up the prompts that it gets", Value: uint(trial.DefaultTarget("", "").VocabSize)},
 			&cli.StringFlag{Name: "json", Usage: "write the figures of all runs to `FILE`"},
 			&cli.StringFlag{Name: "html", Usage: "write a report with plots of the first seed to `FILE`, a page that needs nothing else"},
 		},
 		Action: func(c *cli.Context) error {
-			config, err := replayConfig(c)
-			if err != nil {
-				return usageError{err}
-			}
 			bar := trial.NewBar(t.err, isTerminal(t.err))
-			report, err := trial.Simulate(config, trial.Deps{Cache: saturationCache(), Tell: bar.Show})
+			report, err := replay(c, bar.Show)
 			bar.End()
 			if err != nil {
 				return err
@@ -69,13 +75,70 @@ func replayCommand(t terminal) *cli.Command {
 	}
 }
 
-// replayConfig reads the flags.
+// replay sends the traffic where the flags say.
+func replay(c *cli.Context, tell func(trial.Progress)) (*trial.Report, error) {
+	if !c.IsSet("target") {
+		config, err := replayConfig(c)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		return trial.Simulate(config, trial.Deps{Cache: saturationCache(), Tell: tell})
+	}
+	target, err := replayTarget(c)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	transport := &http.Transport{MaxIdleConnsPerHost: target.InFlightMax}
+	defer transport.CloseIdleConnections()
+	return trial.Live(ctx, target, &http.Client{Transport: transport}, tell)
+}
+
+// simulatedOnly lists the flags that say nothing to a live endpoint.
+func simulatedOnly() []string {
+	return []string{
+		"policy", "load", "saturation", "seeds", "replicas", "profile", "capacity-tokens", "slots", "block-tokens", "unequal", "admission", "queue-timeout",
+	}
+}
+
+// replayTarget reads the flags for a live endpoint.
+func replayTarget(c *cli.Context) (trial.Target, error) {
+	for _, name := range simulatedOnly() {
+		if c.IsSet(name) {
+			return trial.Target{}, fmt.Errorf("--%s is for simulated fleets: leave it out, or --target", name)
+		}
+	}
+	t := trial.DefaultTarget(strings.TrimSuffix(c.String("target"), "/"), c.String("trace"))
+	t.Traffic, t.SLO, t.Seed, t.Keep = trafficOf(c), sloOf(c), c.Uint64("seed"), c.String("html") != ""
+	t.Model, t.VocabSize = c.String("model"), uint32(min(c.Uint("vocabulary"), math.MaxUint32)) //nolint:gosec // bounded
+	if c.IsSet("speed") {
+		t.Speed = c.Float64("speed")
+	}
+	if name := c.String("api-key-env"); name != "" {
+		if t.Key = os.Getenv(name); t.Key == "" {
+			return t, fmt.Errorf("--api-key-env: the environment has no %s", name)
+		}
+	}
+	return t, t.Validate()
+}
+
+func trafficOf(c *cli.Context) trial.Traffic {
+	t := trial.Traffic{Trace: c.String("trace"), Requests: c.Int("requests"), Skip: c.Int("skip"), Squeeze: c.Int("squeeze")}
+	if c.IsSet("spread") {
+		t.Spread = new(c.Duration("spread"))
+	}
+	return t
+}
+
+func sloOf(c *cli.Context) trial.SLO {
+	return trial.SLO{TTFT: c.Duration("slo-ttft"), TTFTPerToken: c.Duration("slo-ttft-per-token"), TPOT: c.Duration("slo-tpot")}
+}
+
+// replayConfig reads the flags for a simulated fleet.
 func replayConfig(c *cli.Context) (trial.Config, error) {
 	config := trial.DefaultConfig(c.String("trace"))
-	config.Traffic.Requests, config.Traffic.Skip, config.Traffic.Squeeze = c.Int("requests"), c.Int("skip"), c.Int("squeeze")
-	if c.IsSet("spread") {
-		config.Traffic.Spread = new(c.Duration("spread"))
-	}
+	config.Traffic, config.SLO = trafficOf(c), sloOf(c)
 	config.Policies = nil
 	for _, list := range c.StringSlice("policy") {
 		config.Policies = append(config.Policies, strings.Split(list, ",")...)
@@ -107,7 +170,6 @@ func replayConfig(c *cli.Context) (trial.Config, error) {
 		return config, err
 	}
 	config.Router.QueueTimeout = c.Duration("queue-timeout")
-	config.SLO = trial.SLO{TTFT: c.Duration("slo-ttft"), TTFTPerToken: c.Duration("slo-ttft-per-token"), TPOT: c.Duration("slo-tpot")}
 	config.Keep = c.String("html") != ""
 	return config, config.Validate()
 }

@@ -35,12 +35,15 @@ func TestReplayComparesPolicies(t *testing.T) {
 
 func TestReplayExplainsMistakes(t *testing.T) {
 	for want, args := range map[string][]string{
-		"unknown policy \"fast\"":   {"--policy", "fast"},
-		"neither a file nor one of": {"--trace", "agent", "--speed", "1"},
-		"unknown admission":         {"--admission", "hopeful"},
-		"either a load or a speed":  {"--load", "0.5", "--speed", "1"},
-		"do you mean --policy":      {"--policies", "p2c"},
-		"1 to 999 can be simulated": {"--replicas", "0"},
+		"unknown policy \"fast\"":              {"--policy", "fast"},
+		"neither a file nor one of":            {"--trace", "agent", "--speed", "1"},
+		"unknown admission":                    {"--admission", "hopeful"},
+		"either a load or a speed":             {"--load", "0.5", "--speed", "1"},
+		"do you mean --policy":                 {"--policies", "p2c"},
+		"--policy is for simulated fleets":     {"--target", "http://127.0.0.1:1", "--policy", "p2c"},
+		"is no address":                        {"--target", "127.0.0.1:1"},
+		"the environment has no PLIMSOLL_NONE": {"--target", "http://127.0.0.1:1", "--api-key-env", "PLIMSOLL_NONE"},
+		"1 to 999 can be simulated":            {"--replicas", "0"},
 	} {
 		code, _, errs := plimsoll(t, "", append([]string{"replay", "--requests", "20"}, args...)...)
 		require.NotZero(t, code, args)

@@ -9,6 +9,7 @@ import (
 	"plimsoll/engine"
 	"plimsoll/engine/sim"
 	"plimsoll/scoring"
+	"plimsoll/scoring/queue"
 	"plimsoll/testbench/trace"
 )
 
@@ -47,12 +48,22 @@ func (w *world) newCall(r trace.Request) *call {
 	w.live = append(w.live, c)
 	request := &stream.Request{
 		Model: Model, Arrival: w.time(), Input: stream.Input{Tokens: [][]uint32{c.prompt}}, N: 1, MaxTokens: r.MaxTokens,
-		IgnoreEOS: true, Tenant: r.Tenant, Session: r.Session,
+		IgnoreEOS: true, Tenant: r.Tenant, Session: r.Session, Class: classOf(r.Class),
 	}
 	c.handle = &stream.Call{Request: request}
 	c.m = stream.NewMachine(w.cfg.Stream, request, stream.Model{Decoder: letters{}}, c.handle, w.budget)
 	w.byHandle[c.handle] = c
 	return c
+}
+
+// classOf is the class of a name; one that is not known here is the middle one.
+func classOf(name string) queue.Class {
+	for c := range queue.NumClasses {
+		if c.String() == name {
+			return c
+		}
+	}
+	return queue.Default
 }
 
 func (c *call) sample() *Sample { return &c.w.samples[c.n] }

@@ -25,6 +25,9 @@ type Config struct {
 	URL         string        // of the route, such as http://127.0.0.1:8080/v1/completions
 	InFlightMax int           // calls under way
 	Timeout     time.Duration // of one call, from when it is sent
+	Header      http.Header   // goes with every call, beside its content type; nil: nothing does
+	// Ended hears of the end of every call, from its goroutine or Run's; nil: nobody does.
+	Ended func(*Sample)
 }
 
 // Sample is what became of a call. Times count from the start of the run.
@@ -70,11 +73,13 @@ func Run(ctx context.Context, cfg Config, client *http.Client, calls []Call) ([]
 		s := &samples[i]
 		s.At = call.At
 		if s.Err = r.due(ctx, call.At, places); s.Err != nil {
+			r.ended(s)
 			continue
 		}
 		underWay.Go(func() {
 			defer func() { <-places }()
 			r.call(ctx, call, s)
+			r.ended(s)
 		})
 	}
 	underWay.Wait()
@@ -86,6 +91,12 @@ type run struct {
 	cfg    Config
 	client *http.Client
 	began  time.Time
+}
+
+func (r *run) ended(s *Sample) {
+	if r.cfg.Ended != nil {
+		r.cfg.Ended(s)
+	}
 }
 
 // due waits until a call's time has come and a place is free, which is the caller's then.
@@ -115,6 +126,9 @@ func (r *run) call(ctx context.Context, c Call, s *Sample) {
 	if err != nil {
 		s.Err = err
 		return
+	}
+	for name, values := range r.cfg.Header {
+		req.Header[name] = values
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := r.client.Do(req)

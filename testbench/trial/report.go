@@ -31,6 +31,7 @@ type Run struct {
 	Digest    string          `json:"digest,omitempty"`
 	Summary   Summary         `json:"summary"`
 	Replicas  []fleet.Figures `json:"replicas,omitempty"`
+	LateP99   *Seconds        `json:"late_p99,omitempty"` // of a live endpoint: how late requests were sent
 
 	Result *fleet.Result `json:"-"` // nil: not kept
 }
@@ -141,6 +142,9 @@ func (r *Report) Head() string {
 		}
 	} else {
 		text += "; " + r.Target
+		if len(r.Runs) > 0 && r.Runs[0].LateP99 != nil {
+			text += fmt.Sprintf(", asked at most %.1f ms late (p99)", 1000*float64(*r.Runs[0].LateP99))
+		}
 	}
 	if r.Load != nil {
 		text += fmt.Sprintf("; load %g of %.2f a second", *r.Load, r.Saturation)

@@ -1,0 +1,132 @@
+package trial_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/testbench/trace"
+	"plimsoll/testbench/trial"
+)
+
+// asked is what a server was asked for.
+type asked struct {
+	Prompt    []uint32 `json:"prompt"`
+	MaxTokens int      `json:"max_tokens"`
+	IgnoreEOS bool     `json:"ignore_eos"`
+	Model     string   `json:"model"`
+	Session   string   `json:"prompt_cache_key"`
+	key       string
+}
+
+// server answers at once, but for each fourth request, which it turns away.
+type server struct {
+	mu   sync.Mutex
+	seen []asked
+}
+
+// ServeHTTP implements http.Handler.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var a asked
+	if err := json.NewDecoder(r.Body).Decode(&a); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	a.key = r.Header.Get("Authorization")
+	s.mu.Lock()
+	s.seen = append(s.seen, a)
+	n := len(s.seen)
+	s.mu.Unlock()
+	if n%4 == 0 {
+		http.Error(w, "busy", http.StatusTooManyRequests)
+		return
+	}
+	w.Header().Set("X-Plimsoll-Replica", fmt.Sprintf("r%d", n%2))
+	for range a.MaxTokens {
+		_, _ = fmt.Fprint(w, `data: {"choices":[{"text":"a"}]}`+"\n\n")
+	}
+	_, _ = fmt.Fprintf(w, "data: %s\n\ndata: [DONE]\n\n", fmt.Sprintf(
+		`{"choices":[{"text":"","finish_reason":"length"}],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":16}}}`,
+		len(a.Prompt), a.MaxTokens))
+}
+
+func TestLiveMeasuresWhatClientsSee(t *testing.T) {
+	s := &server{}
+	web := httptest.NewServer(s)
+	defer web.Close()
+	target := trial.DefaultTarget(web.URL, trace.AgentsName)
+	target.Traffic.Requests, target.Traffic.Squeeze, target.Speed = 40, 16, 50
+	target.Model, target.Key, target.Keep = "m", "secret", true
+	told := 0
+	r, err := trial.Live(t.Context(), target, web.Client(), func(trial.Progress) { told++ })
+	require.NoError(t, err)
+	require.Equal(t, 40, told)
+	sum := r.Runs[0].Summary
+	require.Equal(t, 40, sum.Requests)
+	require.Equal(t, 10, sum.Refused)
+	require.InDelta(t, 0.75, sum.Good, 1e-9)
+	require.Contains(t, r.Head(), web.URL)
+	require.Contains(t, r.Table(), "live")
+	require.NotNil(t, r.Runs[0].LateP99)
+	page, err := trial.Page(r, time.Unix(0, 0))
+	require.NoError(t, err)
+	require.Contains(t, string(page), "Time to first token")
+
+	source, err := trace.Generate(trace.AgentsName, 1)
+	require.NoError(t, err)
+	list, err := trace.Take(source, 40)
+	require.NoError(t, err)
+	list, err = trace.Squeeze(list, 16)
+	require.NoError(t, err)
+	lengths := map[int]int{}
+	for _, x := range list {
+		lengths[x.PromptTokens]++
+	}
+	for _, a := range s.seen {
+		require.Equal(t, "m", a.Model)
+		require.Equal(t, "Bearer secret", a.key)
+		require.True(t, a.IgnoreEOS)
+		require.NotEmpty(t, a.Session)
+		lengths[len(a.Prompt)]--
+		for _, id := range a.Prompt {
+			require.Less(t, id, target.VocabSize)
+		}
+	}
+	for n, left := range lengths {
+		require.Zero(t, left, "prompts of %d tokens", n)
+	}
+}
+
+func TestLiveEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // before that a server does not see that its client has left
+		cancel()
+		<-r.Context().Done()
+	}))
+	defer web.Close()
+	_, err := trial.Live(ctx, trial.DefaultTarget(web.URL, trace.HeavyMixName), web.Client(), func(trial.Progress) {})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestTargetsThatMakeNoSense(t *testing.T) {
+	for want, change := range map[string]func(*trial.Target){
+		"is no address":    func(x *trial.Target) { x.URL = "localhost:8080" },
+		"must be above 0":  func(x *trial.Target) { x.Speed = 0 },
+		"of an SLO":        func(x *trial.Target) { x.SLO.TPOT = 0 },
+		"at least one req": func(x *trial.Target) { x.Traffic.Requests = 0 },
+	} {
+		x := trial.DefaultTarget("http://127.0.0.1:1", trace.AgentsName)
+		change(&x)
+		_, err := trial.Live(t.Context(), x, http.DefaultClient, nil)
+		require.ErrorContains(t, err, want)
+	}
+}
