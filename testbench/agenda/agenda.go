@@ -44,6 +44,14 @@ func (a *Agenda[E]) At(at time.Duration) *E {
 	return e
 }
 
+// Peek is when the first event is due; false if there is none.
+func (a *Agenda[E]) Peek() (time.Duration, bool) {
+	if len(a.heap) == 0 {
+		return 0, false
+	}
+	return a.heap[0].at, true
+}
+
 // Next takes out what is due first and moves the clock there; nil if nothing is.
 func (a *Agenda[E]) Next() *E {
 	if len(a.heap) == 0 {

@@ -25,7 +25,10 @@ func TestOrder(t *testing.T) {
 		for order := range rapid.IntRange(1, 200).Draw(t, "steps") {
 			if len(list) > 0 && rapid.Bool().Draw(t, "take") {
 				slices.SortStableFunc(list, func(x, y entry) int { return int(x.at - y.at) })
+				at, ok := a.Peek()
+				require.True(t, ok)
 				e := a.Next()
+				require.Equal(t, at, a.Now())
 				require.Equal(t, list[0], *e)
 				require.Equal(t, list[0].at, a.Now())
 				a.Done(e)
@@ -43,5 +46,7 @@ func TestOrder(t *testing.T) {
 			require.NotNil(t, a.Next())
 		}
 		require.Nil(t, a.Next())
+		_, ok := a.Peek()
+		require.False(t, ok)
 	})
 }

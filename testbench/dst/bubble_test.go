@@ -134,7 +134,7 @@ func (b *bubble) kick() {
 func (b *bubble) advance() {
 	w := b.w
 	now := time.Since(b.began)
-	for len(w.heap) > 0 && w.heap[0].at <= now {
+	for at, ok := w.due.Peek(); ok && at <= now; at, ok = w.due.Peek() {
 		e := w.next()
 		w.dispatch(e)
 		w.done(e)
@@ -152,8 +152,8 @@ func (b *bubble) run() {
 		todo := b.todo
 		b.todo = nil
 		next := none
-		if len(b.w.heap) > 0 {
-			next = b.w.heap[0].at
+		if at, ok := b.w.due.Peek(); ok {
+			next = at
 		}
 		b.mu.Unlock()
 		for _, f := range todo {

@@ -1,6 +1,10 @@
 package dst
 
-import "time"
+import (
+	"time"
+
+	"plimsoll/testbench/agenda"
+)
 
 // kind says what an event does.
 type kind uint8
@@ -39,79 +43,28 @@ type event struct {
 	msg     any
 }
 
-// due is an event's place in the heap.
-type due struct {
-	at  time.Duration
-	seq uint64 // orders what is due at once
-	e   *event
-}
-
-// clock is the virtual clock: a heap of what is due, and the memory of what was.
+// clock is the virtual clock: what is due, and the memory of what was.
 type clock struct {
-	now  time.Duration
-	seq  uint64
-	heap []due
-	free []*event
+	now time.Duration
+	due agenda.Agenda[event]
 }
-
-func (a *due) before(b *due) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
 
 // in has something happen after a delay. The event is the caller's to fill in until it returns to the run's loop.
 func (c *clock) in(delay time.Duration, k kind) *event { return c.at(c.now+delay, k) }
 
 // at has something happen at a time.
 func (c *clock) at(at time.Duration, k kind) *event {
-	var e *event
-	if n := len(c.free); n > 0 {
-		e = c.free[n-1]
-		c.free = c.free[:n-1]
-	} else {
-		e = new(event)
-	}
+	e := c.due.At(max(at, c.now))
 	e.kind = k
-	c.seq++
-	c.heap = append(c.heap, due{max(at, c.now), c.seq, e})
-	for i := len(c.heap) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !c.heap[i].before(&c.heap[up]) {
-			break
-		}
-		c.heap[i], c.heap[up] = c.heap[up], c.heap[i]
-		i = up
-	}
 	return e
 }
 
 // next takes out what is due first and moves the clock there; nil if nothing is.
 func (c *clock) next() *event {
-	if len(c.heap) == 0 {
-		return nil
-	}
-	first := c.heap[0]
-	last := len(c.heap) - 1
-	c.heap[0] = c.heap[last]
-	c.heap[last].e = nil
-	c.heap = c.heap[:last]
-	for i := 0; ; {
-		down := 2*i + 1
-		if down >= last {
-			break
-		}
-		if down+1 < last && c.heap[down+1].before(&c.heap[down]) {
-			down++
-		}
-		if !c.heap[down].before(&c.heap[i]) {
-			break
-		}
-		c.heap[i], c.heap[down] = c.heap[down], c.heap[i]
-		i = down
-	}
-	c.now = first.at
-	return first.e
+	e := c.due.Next()
+	c.now = c.due.Now()
+	return e
 }
 
 // done gives an event's memory back.
-func (c *clock) done(e *event) {
-	*e = event{}
-	c.free = append(c.free, e)
-}
+func (c *clock) done(e *event) { c.due.Done(e) }

@@ -28,7 +28,7 @@ type row struct {
 // Page lays a report out as a page that needs nothing from elsewhere: the table, and plots of the first seed's runs where they
 // were kept.
 func Page(r *Report, made time.Time) ([]byte, error) {
-	metrics := Metrics()
+	metrics := r.metrics()
 	columns := heads(metrics)
 	rows := make([]row, 0, len(r.Policies))
 	for i, p := range r.Policies {

@@ -3,6 +3,7 @@ package trial
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"plimsoll/testbench/fleet"
@@ -88,13 +89,20 @@ func (r *Report) values(policy string, m Metric) []float64 {
 // Table lays the policies out, a line each: means over the seeds, with the bounds of their 95 % intervals where there are
 // several.
 func (r *Report) Table() string {
-	metrics := Metrics()
+	metrics := r.metrics()
 	rows := make([][]string, 0, 1+len(r.Policies))
 	rows = append(rows, heads(metrics))
 	for _, p := range r.Policies {
 		rows = append(rows, append([]string{p}, r.cells(p, metrics)...))
 	}
 	return report.Table(rows)
+}
+
+// metrics are those that the runs have: of a live endpoint only what clients see.
+func (r *Report) metrics() []Metric {
+	return slices.DeleteFunc(Metrics(), func(m Metric) bool {
+		return r.Target != "" && (m.Name == "wait_p99" || m.Name == "preemptions")
+	})
 }
 
 // heads are those of a table's columns.
