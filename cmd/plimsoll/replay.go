@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,6 +62,7 @@ func replayCommand(t terminal) *cli.Command {
 			&cli.StringFlag{Name: "api-key-env", Usage: "and with the key in the environment variable `NAME`"},
 			&cli.UintFlag{Name: "vocabulary", Usage: "token IDs below `N` make up the prompts that it gets", Value: uint(trial.DefaultTarget("", "").VocabSize)},
 			&cli.StringFlag{Name: "json", Usage: "write the figures of all runs to `FILE`"},
+			&cli.StringFlag{Name: "samples", Usage: "write what became of each request of the first seed to `FILE`, as JSON lines"},
 			&cli.StringFlag{Name: "html", Usage: "write a report with plots of the first seed to `FILE`, a page that needs nothing else"},
 		},
 		Action: func(c *cli.Context) error {
@@ -70,7 +72,7 @@ func replayCommand(t terminal) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return writeReport(t, report, c.String("json"), c.String("html"))
+			return writeReport(t, report, c)
 		},
 	}
 }
@@ -110,7 +112,7 @@ func replayTarget(c *cli.Context) (trial.Target, error) {
 		}
 	}
 	t := trial.DefaultTarget(strings.TrimSuffix(c.String("target"), "/"), c.String("trace"))
-	t.Traffic, t.SLO, t.Seed, t.Keep = trafficOf(c), sloOf(c), c.Uint64("seed"), c.String("html") != ""
+	t.Traffic, t.SLO, t.Seed, t.Keep = trafficOf(c), sloOf(c), c.Uint64("seed"), keeps(c)
 	t.Model, t.VocabSize = c.String("model"), uint32(min(c.Uint("vocabulary"), math.MaxUint32)) //nolint:gosec // bounded
 	if c.IsSet("speed") {
 		t.Speed = c.Float64("speed")
@@ -170,7 +172,7 @@ func replayConfig(c *cli.Context) (trial.Config, error) {
 		return config, err
 	}
 	config.Router.QueueTimeout = c.Duration("queue-timeout")
-	config.Keep = c.String("html") != ""
+	config.Keep = keeps(c)
 	return config, config.Validate()
 }
 
@@ -185,22 +187,28 @@ func saturationCache() trial.Cache {
 	return trial.Cache{Path: filepath.Join(dir, "plimsoll", "saturation.jsonl"), Build: build}
 }
 
+// keeps says whether single requests are asked for.
+func keeps(c *cli.Context) bool { return c.String("html") != "" || c.String("samples") != "" }
+
 // writeReport prints the table, and writes what else is asked for.
-func writeReport(t terminal, r *trial.Report, jsonFile, htmlFile string) error {
+func writeReport(t terminal, r *trial.Report, c *cli.Context) error {
 	_, err := fmt.Fprintf(t.out, "%s\n\n%s", r.Head(), r.Table())
-	if jsonFile != "" {
-		text, mistake := json.MarshalIndent(r, "", " ")
+	write := func(flag string, content func() ([]byte, error)) {
+		if c.String(flag) == "" {
+			return
+		}
+		text, mistake := content()
 		if mistake == nil {
-			mistake = os.WriteFile(jsonFile, text, 0o600)
+			mistake = os.WriteFile(c.String(flag), text, 0o600)
 		}
 		err = errors.Join(err, mistake)
 	}
-	if htmlFile != "" {
-		page, mistake := trial.Page(r, time.Now())
-		if mistake == nil {
-			mistake = os.WriteFile(htmlFile, page, 0o600)
-		}
-		err = errors.Join(err, mistake)
-	}
+	write("json", func() ([]byte, error) { return json.MarshalIndent(r, "", " ") })
+	write("html", func() ([]byte, error) { return trial.Page(r, time.Now()) })
+	write("samples", func() ([]byte, error) {
+		var lines bytes.Buffer
+		err := r.WriteSamples(&lines)
+		return lines.Bytes(), err
+	})
 	return err
 }

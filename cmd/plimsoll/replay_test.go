@@ -14,9 +14,9 @@ import (
 
 func TestReplayComparesPolicies(t *testing.T) {
 	dir := t.TempDir()
-	figures, page := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.html")
+	figures, page, samples := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.html"), filepath.Join(dir, "s.jsonl")
 	code, out, errs := plimsoll(t, "", "replay", "--trace", "shared-prompt", "--requests", "120", "--replicas", "2", "--speed", "2",
-		"--policy", "p2c,round-robin", "--policy", "token-load", "--seeds", "2", "--seed", "7", "--json", figures, "--html", page)
+		"--policy", "p2c,round-robin", "--policy", "token-load", "--seeds", "2", "--seed", "7", "--json", figures, "--html", page, "--samples", samples)
 	require.Zero(t, code, errs)
 	require.Empty(t, errs, "no progress where nobody looks at a terminal")
 	require.Contains(t, out, "shared-prompt, 120 requests")
@@ -31,6 +31,9 @@ func TestReplayComparesPolicies(t *testing.T) {
 	html, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Contains(t, string(html), "<svg")
+	lines, err := os.ReadFile(samples)
+	require.NoError(t, err)
+	require.Equal(t, 3*120, strings.Count(string(lines), "\n"))
 }
 
 func TestReplayExplainsMistakes(t *testing.T) {

@@ -237,6 +237,24 @@ func TestReportsSayTheSame(t *testing.T) {
 	require.NotContains(t, text, "BADINDEX")
 	require.NotContains(t, text, "NaN")
 
+	var lines bytes.Buffer
+	require.NoError(t, r.WriteSamples(&lines))
+	require.Equal(t, 2*150, strings.Count(lines.String(), "\n"), "of the first seed")
+	for line := range strings.Lines(lines.String()) {
+		var x struct {
+			Outcome       string
+			Wait, TTFT    float64
+			PromptTokens  int `json:"prompt_tokens"`
+			OutputTokens  int `json:"output_tokens"`
+			Replica, Seed int
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &x))
+		require.Equal(t, "finished", x.Outcome)
+		require.Equal(t, 4, x.Seed)
+		require.Greater(t, x.TTFT, x.Wait)
+		require.Positive(t, min(x.PromptTokens, x.OutputTokens))
+	}
+
 	encoded, err := json.Marshal(r)
 	require.NoError(t, err)
 	var back trial.Report
