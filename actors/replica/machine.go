@@ -140,7 +140,8 @@ func newMachine(
 		// The children are new: a probe and the feed are awaited again, and requests with them.
 		m.state, m.feedBy = Warming, now.Add(cfg.FeedWait)
 	}
-	m.signs.silent, m.signs.held = old.Held, old.Held
+	m.watch.life = now
+	m.signs = signs{token: now, silent: old.Held, held: old.Held}
 	if old.Hung {
 		giveUpAt := now.Add(cfg.HangGiveUp)
 		m.watch.phase, m.watch.until, m.watch.notBefore, m.watch.giveUp = hung, now, now, &giveUpAt

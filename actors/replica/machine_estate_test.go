@@ -156,6 +156,36 @@ func TestWhatAnActorFailedAt(t *testing.T) {
 	}
 }
 
+// TestAnOldTokenIsNoLife: what an actor's next instance reads first from the pulse is a token of before it hung.
+func TestAnOldTokenIsNoLife(t *testing.T) {
+	e := newEstate(t, withoutFeed)
+	claim := ledger.Claim{Ticket: scoring.Ticket{Boot: 1, Number: 1}, PrivateBlocks: 10, Seats: 1, PromptTokens: 100, SequenceTokens: 160}
+	e.hear(&Reserve{Claim: claim, Incarnation: 1})
+	beat := e.ref.Beat()
+	e.now = e.now.Add(time.Millisecond)
+	beat.Heard(e.now)
+	for !e.ref.Snapshot().Hung {
+		at, wanted := e.d.NextTick()
+		require.True(t, wanted)
+		e.now = at
+		e.d.Tick(e.now, deafShell{})
+	}
+	e.hear(Linger{Attempt{Claim: claim, Incarnation: 1}})
+	e.fail(nil)
+	look := func() {
+		e.now = e.now.Add(time.Millisecond)
+		e.d.Tick(e.now, deafShell{})
+	}
+	look()
+	require.True(t, e.ref.Snapshot().Hung, "nothing has come since")
+	require.True(t, e.ref.Snapshot().Held)
+	beat.Heard(e.now)
+	look()
+	require.False(t, e.ref.Snapshot().Hung)
+	require.False(t, e.ref.Snapshot().Held)
+	require.Equal(t, 1, e.ref.Snapshot().Load.Lingering, "its bound begins anew")
+}
+
 // stub is an engine of which only the capabilities are asked.
 type stub struct {
 	engine.Engine

@@ -9,7 +9,8 @@ import (
 // signs are what the engine has shown of itself since something began to linger there: that its process is there, and that its
 // core works. Tickets that linger count by them, because a process that is stopped lets go of nothing.
 type signs struct {
-	there   time.Time // a moment at which, or after which, it was
+	token   time.Time // the last one, or the beginning of the epoch: those from before it tell nothing new
+	there   time.Time // a moment at which, or after which, the process was
 	worked  time.Time // likewise, of its core
 	silent  bool      // a probe was not answered, and nothing was heard of it since
 	held    bool      // what lingers there is on hold
@@ -54,10 +55,11 @@ func (m *machine) shown(at time.Time) {
 // heard notes a token: of some moment before it was read.
 func (m *machine) heard(at time.Time) {
 	s := &m.signs
-	if !at.After(s.there) {
+	if !at.After(s.token) {
 		return
 	}
-	s.there, s.silent = at, false
+	s.token = at
+	m.shown(at)
 	if worked := at.Add(-m.cfg.HangLeast); worked.After(s.worked) {
 		s.worked = worked // it may have been on its way for a while
 	}

@@ -21,6 +21,7 @@ type naive struct {
 	ended map[scoring.Ticket]bool
 	seen  time.Time // when the present life was last known to be there
 
+	token  time.Time // the last one that this epoch has heard of, or its beginning
 	there  time.Time // the process gave a sign of itself then, or later
 	worked time.Time // likewise its core
 	silent bool      // it owes an answer
@@ -72,7 +73,8 @@ func (n *naive) signs(message any) {
 	there := n.there
 	switch m := message.(type) {
 	case Beats:
-		if m.Last != nil && m.Last.After(n.there) {
+		if m.Last != nil && m.Last.After(n.token) {
+			n.token, n.silent = *m.Last, false
 			there = *m.Last
 			if worked := there.Add(-20 * time.Millisecond); worked.After(n.worked) {
 				n.worked = worked
@@ -415,7 +417,7 @@ func (w *walk) restart(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
 		t.Skip("rarely")
 	}
-	w.n.there, w.n.worked = time.Time{}, time.Time{} // the next one has seen nothing yet
+	w.n.token, w.n.there, w.n.worked = w.now, time.Time{}, time.Time{} // the next one has seen nothing yet
 	w.n.silent = w.n.held
 	life := w.m.life
 	next := restarted(w.bench, len(w.n.live))
