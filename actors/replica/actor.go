@@ -135,8 +135,9 @@ func (a *replicaActor) start(c actor.Context) {
 	}
 	rng := rand.New(rand.NewPCG(a.deps.Seed, epoch))
 	a.m = newMachine(time.Now(), a.cfg, ref.Capabilities, rng, ref.life, awaited, ref.Snapshot())
+	names := rand.New(rand.NewPCG(^a.deps.Seed, epoch))
 	a.connection = a.spawn(c, "connection", func() actor.Actor {
-		return newConnection(a.cfg, ref.Engine, c.Self(), a.deps.Log, a.deps.Seed)
+		return newConnection(a.cfg, ref.Engine, c.Self(), a.deps.Log, names)
 	})
 	a.feed = a.spawn(c, "feed", func() actor.Actor {
 		return newFeed(a.cfg, a.deps, c.Self())

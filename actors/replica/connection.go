@@ -52,9 +52,11 @@ type (
 	}
 )
 
-func newConnection(cfg Config, e engine.Engine, parent *actor.PID, log *slog.Logger, seed uint64) *connection {
+// newConnection returns the connection of an actor. All instances draw from one rng, and no two epochs from the same: engines may
+// still hold a canary of the one before, and each must have a name of its own.
+func newConnection(cfg Config, e engine.Engine, parent *actor.PID, log *slog.Logger, rng *rand.Rand) *connection {
 	p := &connection{
-		cfg: cfg, engine: e, parent: parent, log: log, rng: rand.New(rand.NewPCG(seed, 1)), retry: cfg.ProbeFirst,
+		cfg: cfg, engine: e, parent: parent, log: log, rng: rng, retry: cfg.ProbeFirst,
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p

@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,12 +16,81 @@ import (
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
 	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
 )
 
-// answering is an engine of which only probes are asked.
-type answering struct{ stub }
+// answering is an engine that answers its probes, and nothing else.
+type answering struct {
+	stub
+
+	mu    sync.Mutex
+	asked []string // guarded by mu
+}
 
 func (a *answering) Probe(context.Context) (engine.Status, error) { return status("a"), nil }
+
+// Generate stands still until its context ends.
+func (a *answering) Generate(ctx context.Context, request engine.Request, _ func(engine.Event) error) error {
+	a.mu.Lock()
+	a.asked = append(a.asked, request.ID)
+	a.mu.Unlock()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// spawned runs a replica's actor over an engine until the test ends. alone says whether it is the last one that serves, while
+// its successor is on its way.
+func spawned(t *testing.T, e engine.Engine, alone func() bool) *Ref {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	system := actor.NewActorSystem(actor.WithDeadLetterRequestLogging(false),
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }))
+	m, err := meter.New(meter.DefaultConfig())
+	require.NoError(t, err)
+	ref := NewRef("r", "m", e, system.Root)
+	pid := system.Root.Spawn(Props(testConfig(), Deps{
+		Ref: ref, Indexes: NewIndexes("m"), Log: log, Meter: m, Failed: func(supervise.Failed) {},
+		TellRouter: func(any) {}, Announce: func(scoring.ReplicaID, uint64) int { return 0 },
+		Evict: func(uint64, bool, string) {}, Alone: alone, Successor: alone, Gone: func() {},
+		Middleware: func(string) actor.ReceiverMiddleware { return blow },
+		Supervise:  supervise.DefaultConfig(), Seed: 1,
+	}))
+	t.Cleanup(func() {
+		require.NoError(t, system.Root.PoisonFuture(pid).Wait())
+		system.Shutdown()
+		time.Sleep(2 * time.Second) // virtual: the library counts what comes too late for a second, in a goroutine of its own
+	})
+	return ref
+}
+
+// TestCanariesHaveNamesOfTheirOwn: an engine that hangs still holds those of an actor that has failed since.
+func TestCanariesHaveNamesOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &answering{stub: stub{caps: withoutFeed}}
+		ref := spawned(t, e, func() bool { return false })
+		sink := ref.root.Spawn(actor.PropsFromFunc(func(actor.Context) {}))
+		defer ref.root.Stop(sink)
+		time.Sleep(time.Second)
+		claim := ledger.Claim{Ticket: scoring.Ticket{Boot: 1, Number: 1}, PrivateBlocks: 1, Seats: 1, PromptTokens: 10, SequenceTokens: 16}
+		ref.Tell(&Reserve{Claim: claim, Incarnation: 1, From: sink})
+		const epochs = 3
+		for range epochs {
+			time.Sleep(30 * time.Second) // virtual: it is silent, and hangs
+			require.True(t, ref.Snapshot().Hung)
+			ref.Tell(blast{})
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		seen := map[string]bool{}
+		for _, id := range e.asked {
+			require.False(t, seen[id], "%s again", id)
+			seen[id] = true
+		}
+		require.Greater(t, len(seen), epochs)
+	})
+}
 
 // TestAnOrderThatWaits: the last replica that serves puts a drain off until its successor does. That outlives a panic of its
 // actor, and ends with the next order.
@@ -39,22 +109,9 @@ func TestAnOrderThatWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				log := slog.New(slog.DiscardHandler)
-				system := actor.NewActorSystem(actor.WithDeadLetterRequestLogging(false),
-					actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }))
-				defer system.Shutdown()
-				m, err := meter.New(meter.DefaultConfig())
-				require.NoError(t, err)
 				var alone atomic.Bool
 				alone.Store(true)
-				ref := NewRef("r", "m", &answering{stub{caps: withoutFeed}}, system.Root)
-				pid := system.Root.Spawn(Props(testConfig(), Deps{
-					Ref: ref, Indexes: NewIndexes("m"), Log: log, Meter: m, Failed: func(supervise.Failed) {},
-					TellRouter: func(any) {}, Announce: func(scoring.ReplicaID, uint64) int { return 0 },
-					Evict: func(uint64, bool, string) {}, Alone: alone.Load, Successor: alone.Load, Gone: func() {},
-					Middleware: func(string) actor.ReceiverMiddleware { return blow },
-					Supervise:  supervise.DefaultConfig(), Seed: 1,
-				}))
+				ref := spawned(t, &answering{stub: stub{caps: withoutFeed}}, alone.Load)
 				pass := func() {
 					time.Sleep(3 * successorEvery)
 					synctest.Wait()
@@ -79,7 +136,6 @@ func TestAnOrderThatWaits(t *testing.T) {
 					want = Gone // it was to stay, and now it is not
 				}
 				require.Equal(t, want, ref.Snapshot().State)
-				require.NoError(t, system.Root.PoisonFuture(pid).Wait())
 			})
 		})
 	}
