@@ -51,5 +51,6 @@
 // The next ID is a function of every context ID, the adapter and what the request asks for (sampling.go), so that a
 // resumed answer that lost, doubled or changed anything differs visibly. What an exact resume may change does not
 // enter: greedy decoding without presence and frequency penalty depends on neither the border of prompt and output nor
-// seed and draw number. [Answer] computes it without an engine: it is the oracle of tests and checkers.
+// seed and draw number. [Answer] computes it without an engine: it is the oracle of tests and checkers. A request that brings a
+// recorded answer gets that one.
 package sim

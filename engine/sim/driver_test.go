@@ -20,6 +20,8 @@ type outcome struct {
 	failure  *engine.Failure
 	aborted  bool
 	lost     bool
+	// preemptions counts how often it was told to have lost its blocks.
+	preemptions uint64
 }
 
 // driver runs a machine on a virtual clock and keeps all that it says.
@@ -75,6 +77,8 @@ func (d *driver) step(event sim.Event) {
 			d.kv = append(d.kv, e.Events...)
 		case sim.Rejected:
 			d.of(e.ID).failure = e.Failure
+		case sim.Preempted:
+			d.of(e.ID).preemptions++
 		case sim.Aborted:
 			d.of(e.ID).aborted = true
 		case sim.Lost:

@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -132,12 +133,42 @@ func TestPreemptionByRecompute(t *testing.T) {
 	held, ok := d.m.HeldBlocks("last")
 	require.True(t, ok)
 	require.Zero(t, held, "who waits holds nothing")
+	require.EqualValues(t, 1, d.of("last").preemptions)
 	d.drain()
+	require.Equal(t, d.m.Status().Preemptions, d.of("first").preemptions+d.of("last").preemptions, "each is told")
 	for _, s := range []sim.Submit{first, last} {
 		want, _ := sim.Answer(cfg, hashSource, s)
 		require.Equal(t, want, d.of(s.ID).ids)
 		require.Equal(t, 0, *d.of(s.ID).cached, "the first admission's figure stands")
 	}
+}
+
+// A recorded answer is put out as it is, whatever would be drawn, and a later prompt that goes on from it finds it cached.
+func TestRecordedAnswers(t *testing.T) {
+	cfg := blockConfig()
+	d := newDriver(t, cfg, hashSource)
+	answer := prompt(9, 7, 1000)
+	r := ask("whole", prompt(8, 1, 1000), 30)
+	r.Answer, r.TopLogprobs = answer, new(2)
+	d.step(r)
+	short := ask("cut", prompt(8, 2, 1000), 4)
+	short.Answer = answer
+	d.step(short)
+	d.drain()
+	require.Equal(t, answer, d.of("whole").ids)
+	require.Equal(t, engine.FinishStop, *d.of("whole").finish)
+	require.Len(t, d.of("whole").logprobs[0].Top, 2)
+	require.Equal(t, answer[:4], d.of("cut").ids)
+	require.Equal(t, engine.FinishLength, *d.of("cut").finish)
+
+	d.step(ask("next", slices.Concat(prompt(8, 1, 1000), answer, []uint32{1, 2}), 1))
+	d.drain()
+	require.Equal(t, 16, *d.of("next").cached, "prompt and answer, but for its last token, in whole blocks")
+
+	none := ask("none", prompt(8, 3, 1000), 4)
+	none.Answer = []uint32{}
+	d.step(none)
+	require.Equal(t, "answer", d.of("none").failure.Param)
 }
 
 // What a request that was preempted before its first token finds of its own blocks when it comes back is no hit: the
