@@ -90,6 +90,10 @@ prove-replay: build ## replay recorded traffic on four simulated replicas, token
 prove-faulty-replica: build ## two simulated engines, one of which answers 503, or 429, or is stopped: nobody notices (1 minute)
 	go test -tags prove -count 1 -timeout 10m -v -run '^TestFaultyReplica$$' ./testbench/prove
 
+.PHONY: prove-overload
+prove-overload: build ## thrice of what saturates four simulated engines for a minute: who is let in is answered in time (5 minutes)
+	go test -tags prove -count 1 -timeout 20m -v -run '^TestOverload$$' ./testbench/prove
+
 .PHONY: prove-chaos
 prove-chaos: build ## kill and hang engines under 200 streams for 5 minutes, then have 10,000 clients leave: nothing is lost, nothing is left (PLANS="...": other plans)
 	@mkdir -p .tmp/chaos; failed=0; for plan in $(or $(PLANS),default cancellations); do \

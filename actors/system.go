@@ -56,9 +56,23 @@ type Deps struct {
 	Meter *meter.Meter
 	Seed  uint64 // of jitter and ties
 	Boot  uint64 // names this life of the node in tickets
+	// Recorder hears of every request that is let in and of its end, on goroutines that must not be held up; nil: nobody does.
+	Recorder Recorder
 	// Middleware is put around every actor's Receive, by kind; nil for none. Fault injection uses it.
 	Middleware func(kind string) actor.ReceiverMiddleware
 }
+
+// Recorder writes down what is asked for. Its methods are safe for concurrent use and never block.
+type Recorder interface {
+	Arrived(req *stream.Request)
+	Ended(s stream.Summary) // of a request that arrived
+}
+
+// nobody records nothing.
+type nobody struct{}
+
+func (nobody) Arrived(*stream.Request) {}
+func (nobody) Ended(stream.Summary)    {}
 
 // Validate reports what makes no sense.
 func (c Config) Validate() error {
@@ -146,6 +160,9 @@ func Start(cfg Config, deps Deps) (*System, error) {
 		deps.Middleware = func(string) actor.ReceiverMiddleware {
 			return func(next actor.ReceiverFunc) actor.ReceiverFunc { return next }
 		}
+	}
+	if deps.Recorder == nil {
+		deps.Recorder = nobody{}
 	}
 	quiet := deps.Log // the library's own words are of use to its developers only
 	s := &System{
@@ -283,12 +300,13 @@ func (s *System) Submit(req *stream.Request) *stream.Response {
 		r.End(f)
 		return r
 	}
+	s.deps.Recorder.Arrived(req)
 	return stream.Start(s.cfg.Stream, stream.Deps{
 		Live: s.live, Log: s.deps.Log,
 		Router: func(message any) { s.tellRouter(m, message) },
 		Model:  stream.Model{Decoder: m.Tokenizer, EndTokens: m.Tokenizer.Ends(), Encode: m.encodeAnswer},
 		Meter:  m.meters.stream,
-		Ended:  func(stream.Summary) {},
+		Ended:  s.deps.Recorder.Ended,
 	}, req)
 }
 

@@ -48,6 +48,7 @@ type Meter struct {
 	replica   replicaMetrics
 	tokenizer tokenizerMetrics
 	feed      feedMetrics
+	record    recordMetrics
 }
 
 // New returns a meter with a registry of its own.
@@ -69,6 +70,7 @@ func New(cfg Config) (*Meter, error) {
 	m.replica = newReplicaMetrics(b)
 	m.tokenizer = newTokenizerMetrics(b)
 	m.feed = newFeedMetrics(b)
+	m.record = newRecordMetrics(b)
 	if cfg.Runtime {
 		m.registry.MustRegister(
 			collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

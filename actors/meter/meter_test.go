@@ -83,6 +83,8 @@ func reportAll(m *Meter) {
 	t.PassedOn("media")
 	t.Queue(1, 2000)
 
+	m.Record().Written(3)
+	m.Record().Dropped(1)
 	f := m.Feed("sim-0")
 	came := time.Unix(1000, 0)
 	f.State("live", []string{"void", "live"})
@@ -140,7 +142,7 @@ func TestNamesFollowTheRules(t *testing.T) {
 	names := regexp.MustCompile(`"plimsoll_[a-z_]+"`).FindAllString(string(declared), -1)
 	require.Len(t, families, len(names), "every declared metric is reported, and no other")
 	for _, f := range families {
-		require.Regexp(t, `^plimsoll_(build|actor|ingress|router|stream|replica|tokenizer|kvfeed)_`, f.GetName())
+		require.Regexp(t, `^plimsoll_(build|actor|ingress|router|stream|replica|tokenizer|kvfeed|record)_`, f.GetName())
 		require.NotEmpty(t, f.GetHelp())
 	}
 }

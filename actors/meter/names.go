@@ -47,6 +47,8 @@ var (
 	routerReranks        = metric{"plimsoll_router_reranks_total", "Reservations a replica refused, so that the request was ranked again.", []string{labelModel}}
 	routerEjections      = metric{"plimsoll_router_ejections_total", "Times that a replica was left alone for a while because its steps took much longer than they did.", []string{labelReplica, labelModel}}
 
+	recordRequests = metric{"plimsoll_record_requests_total", "Requests for the recorded trace, by outcome (written; dropped: it was behind, they ran for too long, or their prompt never became known).", []string{labelOutcome}}
+
 	streamBreaks  = metric{"plimsoll_stream_breaks_total", "Answers whose engine failed after their first token, by the class of their continuation and what became of them (resumed, restarted, declined, given_up, left).", []string{labelModel, labelClass, labelOutcome}}
 	streamCarried = metric{"plimsoll_stream_carried_tokens_total", "Tokens of broken answers that another replica went on from.", []string{labelModel}}
 	streamGap     = metric{"plimsoll_stream_gap_seconds", "Time between the last token before an engine's failure and the first one after it.", []string{labelModel}}

@@ -32,6 +32,13 @@ type Summary struct {
 	Fault    *fault.Fault // nil: it ended well
 	Replicas []string
 	Attempts int
+	Legs     []LegSummary
+}
+
+// LegSummary is one answer of an ended request. Its IDs are shared: nobody writes to them.
+type LegSummary struct {
+	Prompt, Answer             []uint32 // the answer as far as its IDs are known without a gap; nil: the engine rendered the prompt
+	PromptTokens, OutputTokens int
 }
 
 // readsBuffered is how much of what its attempts read may wait for a call's goroutine; the readers then wait for it. It
@@ -122,6 +129,7 @@ func (c *Call) finish(m *machine) {
 	for len(c.open) > 0 { // their Generate has returned
 		c.read(m, <-c.reads)
 	}
+	c.summary.Legs = m.summary()
 	c.over(m.usage())
 }
 

@@ -26,3 +26,19 @@ func (m *machine) leave(now time.Time, e Leave) {
 		m.reroute(now, a, stalled, !e.Hung)
 	}
 }
+
+// summary lists the answers as they are at the end; none if the prompts never became known.
+func (m *machine) summary() []LegSummary {
+	if len(m.prompts) == 0 {
+		return nil
+	}
+	list := make([]LegSummary, len(m.legs))
+	for i, l := range m.legs {
+		p := &m.prompts[l.prompt]
+		list[i] = LegSummary{PromptTokens: p.Tokens(), OutputTokens: l.produced}
+		if !p.Raw && !l.wordless {
+			list[i].Prompt, list[i].Answer = p.IDs, l.known()
+		}
+	}
+	return list
+}

@@ -68,6 +68,9 @@ type Config struct {
 	JournalBytes      int           // bytes of one answer kept for a slow client
 	DrainTimeout      time.Duration // how long running requests may go on after the first SIGTERM
 
+	Record      *string // file for the traffic; nil: none
+	RecordBytes int     // at which it is put aside
+
 	LogLevel  string
 	LogFormat string
 }
@@ -101,6 +104,7 @@ func DefaultConfig() Config {
 		HedgeAfter: streams.HedgeAfter,
 		HangLeast:  watch.HangLeast, HangBlind: watch.HangBlind,
 		DrainTimeout: 30 * time.Second,
+		RecordBytes:  1 << 30,
 		LogLevel:     "info",
 		LogFormat:    "text",
 	}

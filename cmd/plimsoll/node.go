@@ -59,6 +59,7 @@ type node struct {
 	admin     *adminPort        // nil: none
 	operators map[string]string // keys of operators by name; nil: none of their own
 	system    *actors.System
+	recording *recording
 	tokenizer *tokenizer.Model
 }
 
@@ -124,15 +125,22 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	if err != nil {
 		return errors.Join(err, closeEngines(replicas))
 	}
-	n.system, err = actors.Start(system, actors.Deps{Log: n.log, Meter: m, Seed: rand.Uint64(), Boot: rand.Uint64()})
-	if err != nil {
+	if n.recording, err = startRecording(n.config, m, n.log); err != nil {
 		return errors.Join(err, closeEngines(replicas))
+	}
+	deps := actors.Deps{Log: n.log, Meter: m, Seed: rand.Uint64(), Boot: rand.Uint64()}
+	if n.recording != nil {
+		deps.Recorder = n.recording.recorder
+	}
+	n.system, err = actors.Start(system, deps)
+	if err != nil {
+		return errors.Join(err, n.recording.close(), closeEngines(replicas))
 	}
 	n.server, err = ingress.New(edge, ingress.Deps{
 		Front: n.system, Log: n.log, Meter: m.Ingress(), Metrics: m.Handler(), Now: time.Now, NewID: ingress.RandomID,
 	})
 	if err != nil {
-		return errors.Join(err, n.system.Stop())
+		return errors.Join(err, n.system.Stop(), n.recording.close())
 	}
 	authorized, orders := n.server.Authorized, n.admin.loopback()
 	if n.operators != nil {

@@ -90,6 +90,9 @@ func (c *Config) settings() []setting {
 		duration("client-stall", "cancel a request whose client takes nothing for `TIME`", &c.ClientStall),
 		count("journal-bytes", "keep at most `N` bytes of an answer for a slow client", 1024, &c.JournalBytes),
 		duration("drain-timeout", "give running requests `TIME` to end after the first SIGTERM or SIGINT, or when their replica is drained before they are moved to another", &c.DrainTimeout),
+		optionalText("record", "write the traffic to `FILE`, a trace for plimsoll replay: when requests came, what their prompts share, how long answers were; no text "+
+			"(default: not at all)", &c.Record),
+		count("record-bytes", "put the file of --record aside as FILE.1, in place of the one before, when it has `N` bytes", 1, &c.RecordBytes),
 		choice("log-level", "log what is of this `LEVEL` or above", &c.LogLevel, []string{"debug", "info", "warn", "error"}),
 		choice("log-format", "write the log's lines in this `FORM`", &c.LogFormat, []string{"text", "json"}),
 	}

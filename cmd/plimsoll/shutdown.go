@@ -56,7 +56,7 @@ func (n *node) shutdown() error {
 
 // stop ends what runs, waits a little for clients to read what they were sent, and frees everything.
 func (n *node) stop() error {
-	stopped := n.system.Stop()
+	stopped := errors.Join(n.system.Stop(), n.recording.close())
 	ctx, cancel := context.WithTimeout(context.Background(), writeWait)
 	defer cancel()
 	if err := n.server.Shutdown(ctx); err != nil {

@@ -18,6 +18,8 @@ import (
 type Call struct {
 	At   time.Duration // after the start
 	Body func() []byte // a streaming request that asks for usage; made when it is sent, from its own goroutine
+	// Header is sent beside what every call has; nil: nothing is.
+	Header http.Header
 }
 
 // Config says where calls go, and how many at once.
@@ -43,6 +45,10 @@ type Sample struct {
 	CachedTokens     int // of the prompt, found in the engine's cache
 	CompletionTokens int
 	Err              error // why there is no whole answer
+
+	// Of an answer that is no success: its Retry-After, "" if there is none, and the first KiB of its body.
+	RetryAfter string
+	Refusal    []byte
 }
 
 // TTFT is the time to the first token, from when the call was due.
@@ -127,8 +133,10 @@ func (r *run) call(ctx context.Context, c Call, s *Sample) {
 		s.Err = err
 		return
 	}
-	for name, values := range r.cfg.Header {
-		req.Header[name] = values
+	for _, header := range []http.Header{r.cfg.Header, c.Header} {
+		for name, values := range header {
+			req.Header[http.CanonicalHeaderKey(name)] = values
+		}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := r.client.Do(req)
@@ -140,6 +148,7 @@ func (r *run) call(ctx context.Context, c Call, s *Sample) {
 	s.Status, s.Replica = resp.StatusCode, resp.Header.Get(ReplicaHeader)
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // what there is of it
+		s.RetryAfter, s.Refusal = resp.Header.Get("Retry-After"), text
 		s.Err = fmt.Errorf("status %d: %s", resp.StatusCode, text)
 		return
 	}

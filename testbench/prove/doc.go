@@ -12,5 +12,9 @@
 // fails if a request fails, if the bad one gets more than a few, if the first tokens come much later, or if an engine that
 // was stopped is not in use again soon after it goes on.
 //
+// `make prove-overload` finds what saturates four engines, sends half, all and thrice of that for a minute each, and half again, open
+// loop and with an SLO, and fails if an answer is none of 200, 429 and 503 with a reason and a time, if what was let in is late, if
+// less good work is done than at load 1, or if the first tokens are not as before soon after.
+//
 // `make bench-serve` measures what a streamed token costs `plimsoll serve`, with nginx in the same place in the same run.
 package prove

@@ -36,6 +36,8 @@
 //	block_tokens   tokens a block
 //	parts          in place of blocks: [ID in hexadecimal, tokens] in order
 //	session, tenant, class  absent: none
+//	outcome        of a recorded request: finished, refused, failed or cancelled; of one that did not finish the answer is what
+//	               came of it; an answer of 0 tokens counts as one of 1 then
 //
 // Recorded block keys cover all that comes before them, as those of scoring/prefix do; they say nothing of the text.
 package trace

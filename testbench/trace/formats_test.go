@@ -45,6 +45,7 @@ func TestOwn(t *testing.T) {
 
 {"at":12.75,"prompt_tokens":40,"output_tokens":9,"parts":[["a",32],["2f",8]]}
 {"at":13,"prompt_tokens":1,"output_tokens":1}
+{"at":13,"prompt_tokens":1,"output_tokens":0,"outcome":"refused"}
 `
 	list, err := trace.Take(trace.Own(strings.NewReader(text)), 10)
 	require.NoError(t, err)
@@ -55,6 +56,7 @@ func TestOwn(t *testing.T) {
 		},
 		{Number: 1, At: 12750 * time.Millisecond, PromptTokens: 40, OutputTokens: 9, Parts: []trace.Part{{10, 32}, {0x2f, 8}}},
 		{Number: 2, At: 13 * time.Second, PromptTokens: 1, OutputTokens: 1},
+		{Number: 3, At: 13 * time.Second, PromptTokens: 1, OutputTokens: 1, Outcome: trace.Refused},
 	}, list)
 	for want, text := range map[string]string{
 		"line 1: at is missing":                `{"prompt_tokens":1,"output_tokens":1}`,

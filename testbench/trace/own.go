@@ -23,6 +23,7 @@ type ownLine struct {
 	Session      string    `json:"session,omitempty"`
 	Tenant       string    `json:"tenant,omitempty"`
 	Class        string    `json:"class,omitempty"`
+	Outcome      string    `json:"outcome,omitempty"`
 }
 
 // ownPart is a [Part], as [ID in hexadecimal, tokens].
@@ -70,7 +71,10 @@ func (l *ownLine) request() (Request, error) {
 	}
 	r := Request{
 		At: time.Duration(math.Round(*l.At * float64(time.Second))), PromptTokens: l.PromptTokens, OutputTokens: l.OutputTokens,
-		MaxTokens: l.MaxTokens, Session: l.Session, Tenant: l.Tenant, Class: l.Class,
+		MaxTokens: l.MaxTokens, Session: l.Session, Tenant: l.Tenant, Class: l.Class, Outcome: l.Outcome,
+	}
+	if l.Outcome != "" { // it was recorded: no answer, or one that ended at once
+		r.OutputTokens = max(1, r.OutputTokens)
 	}
 	if (l.Blocks == "") != (l.BlockTokens == 0) || l.Blocks != "" && l.Parts != nil {
 		return Request{}, errors.New("blocks and block_tokens go together, and parts without them")
@@ -112,7 +116,7 @@ func Write(w io.Writer, r Request) error {
 	seconds := r.At.Seconds()
 	l := ownLine{
 		At: &seconds, PromptTokens: r.PromptTokens, OutputTokens: r.OutputTokens, MaxTokens: r.MaxTokens,
-		Session: r.Session, Tenant: r.Tenant, Class: r.Class,
+		Session: r.Session, Tenant: r.Tenant, Class: r.Class, Outcome: r.Outcome,
 	}
 	if size, ok := uniform(r.Parts); ok {
 		l.BlockTokens = size

@@ -18,7 +18,16 @@ type Request struct {
 	Session string // "": none
 	Tenant  string // "": the default one
 	Class   string // "": the default one
+	Outcome string // what became of it where it was recorded; "": nobody knows
 }
+
+// Outcomes of recorded requests. Of those that did not finish the answer is what came of it.
+const (
+	Finished  = "finished"
+	Refused   = "refused"
+	Failed    = "failed"
+	Cancelled = "cancelled"
+)
 
 // Part is a run of tokens. Equal IDs are equal content.
 type Part struct {
