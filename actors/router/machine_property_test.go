@@ -39,7 +39,7 @@ func TestMachineAtQuiescence(t *testing.T) {
 		"submitted", "several legs", "placed", "placed from the queue", "given back", "reranked", "rejected", "withdrawn",
 		"superseded", "ended", "state", "new life", "new epoch", "held checks", "hung", "overdue",
 		"begun", "placed in parts", "capped", "waited too long",
-		"hedge placed", "hedge declined",
+		"hedge placed", "hedge declined", "slo missed",
 	} {
 		require.GreaterOrEqual(t, did[what], 50, "too few cases of %q", what)
 	}
@@ -99,6 +99,9 @@ func (m *market) submitAny(t *rapid.T) {
 	req := &stream.Request{Model: "m", N: rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "n")}
 	if rapid.Bool().Draw(t, "max_tokens given") {
 		req.MaxTokens = new(rapid.IntRange(1, 300).Draw(t, "max_tokens"))
+	}
+	if rapid.IntRange(0, 2).Draw(t, "hurried") == 0 {
+		req.SLO.TTFT = new(time.Duration(rapid.IntRange(1, 4000).Draw(t, "slo ms")) * time.Millisecond)
 	}
 	prompts := make([][]uint32, rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "prompts"))
 	for i := range prompts {
@@ -403,6 +406,10 @@ func (m *market) settle(t *rapid.T) {
 	}
 	for _, sub := range m.subs {
 		require.Equal(t, 1, m.answered(sub), "exactly one answer")
+		if m.missed(sub) {
+			require.NotNil(t, sub.Call.Request.SLO.TTFT)
+			m.did["slo missed"]++
+		}
 		if _, ok := m.told[sub.Call][len(m.told[sub.Call])-1].(stream.Placed); ok {
 			m.did["placed"]++
 			if sub.Hedge {
