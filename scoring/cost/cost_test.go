@@ -124,6 +124,16 @@ func TestCostByHand(t *testing.T) {
 			cost.Breakdown{PrefillSeconds: 4, DecodeSeconds: 75, StallSeconds: 4, SlowerSeconds: 30, NewBlocksSeconds: 1},
 		},
 		{
+			// 40 uncached tokens are 2 s on a usual replica, and delay three in the router for each of eight: whoever has waited.
+			"what waits in the router is delayed by the work", decoding,
+			cost.Pending{},
+			60,
+			cost.Held{},
+			cost.Prices{Decode: 1, Queue: 3.0 / 8, Fleet: cost.Rates{PrefillSecondsPerToken: 0.05}},
+			even,
+			cost.Breakdown{PrefillSeconds: 4, QueueSeconds: 0.75},
+		},
+		{
 			"leaning to reuse and to a short time to first token", queued,
 			cost.Pending{},
 			60,
@@ -178,10 +188,11 @@ func TestCostIsSane(t *testing.T) {
 		}
 		p := cost.Pending{Requests: count("pending", 5), PromptTokens: scoring.Tokens(count("pending tokens", 100_000))}
 		p.PrefillTokens = scoring.Tokens(count("pending prefill", int(p.PromptTokens)))
-		prices := cost.Prices{Decode: float64(count("decode", 600)) / 100, NewBlocks: float64(count("new", 6)), Others: float64(count("others", 100)) / 100}
+		prices := cost.Prices{Decode: float64(count("decode", 600)) / 100, NewBlocks: float64(count("new", 6)), Queue: float64(count("queue", 50)) / 10, Fleet: cost.DefaultRates(), Others: float64(count("others", 100)) / 100}
 		held := cost.Held{Requests: float64(count("held", 9)), PrefillSeconds: float64(count("held seconds", 100))}
 		weights := cost.DefaultWeights()
 		hit := scoring.Tokens(count("hit", 250_000))
+		weights.Reuse, weights.TTFT = float64(count("reuse", 300))/100, float64(1+count("ttft", 300))/100
 		of := func(ld ledger.Load, hit scoring.Tokens) cost.Breakdown {
 			r := cost.ReplicaAt(start, &ld, p, cost.DefaultRates())
 			b := r.Cost(&d, hit, held, &prices, &weights)
@@ -193,6 +204,9 @@ func TestCostIsSane(t *testing.T) {
 			require.False(t, math.IsNaN(part) || math.IsInf(part, 0) || part < 0, "%+v", got)
 		}
 		got.MemorySeconds = 0
+		r := cost.ReplicaAt(start, &ld, p, cost.DefaultRates())
+		quote := cost.NewQuote(&d, &prices, &weights)
+		require.InDelta(t, got.TotalSeconds(), quote.TotalSeconds(&r, hit, &held), 1e-9*(1+got.TotalSeconds()), "the fast sum is the sum")
 		none := of(ld, 0)
 		none.MemorySeconds = 0
 		require.LessOrEqual(t, got.TotalSeconds(), none.TotalSeconds()+1e-9)

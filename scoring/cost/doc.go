@@ -1,8 +1,8 @@
 // Package cost predicts, in seconds, what it costs to send a request to a replica, and learns the rates it needs from
 // what streams show. README.md has the formula, its inputs and defaults, and when it is wrong.
 //
-//	Demand, Replica (load snapshot), hit, Rates ──Predict──▶ Breakdown {wait, prefill, decode, residents}
-//	first tokens, token gaps, finished outputs ──Learner───▶ Rates per replica, predicted output length
+//	load snapshot, Pending, Rates ──ReplicaAt──▶ Replica ──Cost(Demand, hit, Prices)──▶ Breakdown {wait, prefill, decode, stall, ...}
+//	first tokens, token gaps, finished outputs ──Learner──▶ Rates and Busy per replica, Forecast of answers
 //
 // Callers: scoring/policy predicts; the router actor owns a [Learner], feeds it and asks it. Neither is safe for
 // concurrent use with itself.

@@ -23,11 +23,11 @@ type Pending struct {
 
 // Replica is one replica as the formula sees it, whatever the request.
 type Replica struct {
-	Rates           Rates
-	WaitSeconds     float64 // until a prompt that comes now can start
-	Residents       float64 // requests that are there
-	KVTokens        float64 // their prompts and what they have produced
-	RemainingTokens float64 // what they will produce yet
+	Rates         Rates
+	WaitSeconds   float64 // until a prompt that comes now can start
+	Residents     float64 // requests that are there
+	RemainingEach float64 // what one of them will produce yet, on average
+	StepSeconds   float64 // of a decode step, over what is there
 }
 
 // elapsedShareMax bounds the credit for the oldest prefill's progress: a prediction that was too short must not turn
@@ -36,13 +36,16 @@ const elapsedShareMax = 0.9
 
 // ReplicaAt is a replica as it stands at a moment.
 func ReplicaAt(now time.Time, ld *ledger.Load, p Pending, rates Rates) Replica {
-	return Replica{
-		Rates:           rates,
-		WaitSeconds:     waitSeconds(now, ld, p, &rates),
-		Residents:       float64(ld.Reserved + ld.Running + p.Requests),
-		KVTokens:        float64(ld.DecodeKVTokens + ld.ReservedPromptTokens + p.PromptTokens),
-		RemainingTokens: float64(ld.RemainingOutputTokens + p.OutputTokens),
+	r := Replica{
+		Rates:       rates,
+		WaitSeconds: waitSeconds(now, ld, p, &rates),
+		Residents:   float64(ld.Reserved + ld.Running + p.Requests),
+		StepSeconds: rates.StepSecondsAt(ld.DecodeKVTokens + ld.ReservedPromptTokens + p.PromptTokens),
 	}
+	if r.Residents > 0 {
+		r.RemainingEach = float64(ld.RemainingOutputTokens+p.OutputTokens) / r.Residents
+	}
+	return r
 }
 
 // waitSeconds is the prefill work ahead, less what is done of the oldest.
@@ -69,6 +72,8 @@ func DefaultWeights() Weights { return Weights{Reuse: 1, TTFT: 1} }
 type Prices struct {
 	Decode    float64 // of a second of decode beside one of waiting: it grows with the load
 	NewBlocks float64 // of a second of prefill that fills new cache blocks, over the prefill itself
+	Queue     float64 // of a second of prefill at the speed of Fleet, for those that wait in the router
+	Fleet     Rates   // a usual replica: the same work counts the same wherever it is done
 	Others    float64 // of what others lose, 0 to 1: who has waited its share cares less
 }
 
@@ -87,32 +92,37 @@ type Breakdown struct {
 	StallSeconds     float64 // of those there, by its prefill
 	SlowerSeconds    float64 // of their steps, by its KV
 	NewBlocksSeconds float64 // what its new blocks push out of the cache
+	QueueSeconds     float64 // of those that wait in the router, by the work that it brings to the fleet
 	MemorySeconds    float64 // until there is room for it
 }
 
 // Parts lists the parts in the order of PartNames.
-func (b *Breakdown) Parts() [8]float64 {
+func (b *Breakdown) Parts() [9]float64 {
 	return [...]float64{
 		b.WaitSeconds, b.HeldSeconds, b.PrefillSeconds, b.DecodeSeconds, b.StallSeconds, b.SlowerSeconds, b.NewBlocksSeconds,
-		b.MemorySeconds,
+		b.QueueSeconds, b.MemorySeconds,
 	}
 }
 
 // PartNames are the words for the parts in tables.
-func PartNames() [8]string {
-	return [...]string{"wait", "held", "prefill", "decode", "stall", "slower", "new blocks", "memory"}
+func PartNames() [9]string {
+	return [...]string{"wait", "held", "prefill", "decode", "stall", "slower", "new blocks", "queue", "memory"}
 }
 
 // TotalSeconds is the sum, by which replicas are ranked.
 func (b *Breakdown) TotalSeconds() float64 {
 	return b.WaitSeconds + b.HeldSeconds + b.PrefillSeconds + b.DecodeSeconds + b.StallSeconds + b.SlowerSeconds +
-		b.NewBlocksSeconds + b.MemorySeconds
+		b.NewBlocksSeconds + b.QueueSeconds + b.MemorySeconds
 }
 
 // OwnPrefillSeconds is the prefill of the demand where hit of its prompt is cached; the last token is always computed.
 func (r *Replica) OwnPrefillSeconds(d *Demand, hit scoring.Tokens) float64 {
+	return d.prefillSeconds(hit, &r.Rates)
+}
+
+func (d *Demand) prefillSeconds(hit scoring.Tokens, rates *Rates) float64 {
 	hit = max(0, min(hit, d.PromptTokens-1))
-	return r.Rates.PrefillSeconds(d.PromptTokens-hit, hit)
+	return rates.PrefillSeconds(d.PromptTokens-hit, hit)
 }
 
 // Cost is what it costs to send the demand to the replica, where its first hit prompt tokens are cached.
@@ -125,15 +135,48 @@ func (r *Replica) Cost(d *Demand, hit scoring.Tokens, held Held, p *Prices, w *W
 		WaitSeconds:      w.TTFT * r.WaitSeconds,
 		HeldSeconds:      w.TTFT * held.PrefillSeconds,
 		PrefillSeconds:   w.TTFT * prefill,
-		DecodeSeconds:    decode * output * (r.Rates.StepSeconds + r.Rates.StepSecondsPerKVToken*(r.KVTokens+prompt)),
+		DecodeSeconds:    decode * output * (r.StepSeconds + r.Rates.StepSecondsPerKVToken*prompt),
 		StallSeconds:     p.Others * residents * prefill,
 		NewBlocksSeconds: w.Reuse * p.Others * p.NewBlocks * prefill,
+		QueueSeconds:     w.Reuse * p.Queue * d.prefillSeconds(hit, &p.Fleet),
 	}
-	if r.Residents > 0 {
-		together := min(output, r.RemainingTokens/r.Residents)
-		b.SlowerSeconds = decode * residents * r.Rates.StepSecondsPerKVToken * prompt * together
-	}
+	b.SlowerSeconds = decode * residents * r.Rates.StepSecondsPerKVToken * prompt * min(output, r.RemainingEach)
 	return b
+}
+
+// Quote is what of a request's cost is the same on every replica. It sums up many of them fast; [Replica.Cost] says what the sum is
+// made of.
+type Quote struct {
+	promptTokens   scoring.Tokens
+	prompt, output float64
+	ttft           float64 // of its own time to first token
+	others         float64 // of a second that a resident stands still
+	decode         float64 // of a second of decode
+	fresh          float64 // of a second of prefill, for the blocks that it fills
+	// Of each uncached token, and of each and every one before it, for those that wait in the router.
+	queue, queue2 float64
+}
+
+// NewQuote prices a demand.
+func NewQuote(d *Demand, p *Prices, w *Weights) Quote {
+	return Quote{
+		promptTokens: d.PromptTokens, prompt: float64(max(0, d.PromptTokens)), output: float64(max(0, d.OutputTokens)),
+		ttft: w.TTFT, others: p.Others, decode: p.Others * p.Decode, fresh: w.Reuse * p.Others * p.NewBlocks,
+		queue:  w.Reuse * p.Queue * p.Fleet.PrefillSecondsPerToken,
+		queue2: w.Reuse * p.Queue * p.Fleet.PrefillSecondsPerToken2,
+	}
+}
+
+// TotalSeconds is the sum of [Replica.Cost], the wait for memory left out.
+func (q *Quote) TotalSeconds(r *Replica, hit scoring.Tokens, held *Held) float64 {
+	cached := float64(max(0, min(hit, q.promptTokens-1)))
+	fresh := q.prompt - cached
+	prefill := fresh * (r.Rates.PrefillSecondsPerToken + r.Rates.PrefillSecondsPerToken2*(cached+fresh/2))
+	residents := r.Residents + held.Requests
+	perPrompt := r.Rates.StepSecondsPerKVToken * q.prompt
+	steps := q.output*(r.StepSeconds+perPrompt) + residents*perPrompt*min(q.output, r.RemainingEach)
+	queue := fresh * (q.queue + q.queue2*(cached+fresh/2))
+	return queue + q.ttft*(r.WaitSeconds+held.PrefillSeconds) + prefill*(q.ttft+q.others*residents+q.fresh) + q.decode*steps
 }
 
 // MemorySeconds is about how long those there need until they have given back missing tokens of the kvTokens that they hold.
@@ -141,6 +184,5 @@ func (r *Replica) MemorySeconds(missing, kvTokens float64, p *Prices) float64 {
 	if missing <= 0 || kvTokens <= 0 || r.Residents <= 0 {
 		return 0
 	}
-	step := r.Rates.StepSeconds + r.Rates.StepSecondsPerKVToken*r.KVTokens
-	return missing / kvTokens * 2 * r.RemainingTokens / r.Residents * step * max(1, p.Decode)
+	return missing / kvTokens * 2 * r.RemainingEach * r.StepSeconds * max(1, p.Decode)
 }

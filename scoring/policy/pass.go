@@ -3,6 +3,8 @@ package policy
 import (
 	"slices"
 	"time"
+
+	"plimsoll/scoring/cost"
 )
 
 // Queue is what waits in front of the fleet.
@@ -23,6 +25,7 @@ type Pass struct {
 	reasons []Reason // scratch, one a candidate
 	busy    float64  // the sum over those that serve
 	serving int
+	rates   cost.Rates // of those that serve, summed
 }
 
 // Begin looks at the fleet. The pass keeps it until the next Begin.
@@ -30,12 +33,14 @@ func (p *Pass) Begin(now time.Time, fleet []Candidate, q Queue) {
 	p.Now, p.Fleet, p.Queue = now, fleet, q
 	p.stands = slices.Grow(p.stands[:0], len(fleet))[:len(fleet)]
 	p.reasons = slices.Grow(p.reasons[:0], len(fleet))[:len(fleet)]
-	p.busy, p.serving = 0, 0
+	p.busy, p.serving, p.rates = 0, 0, cost.Rates{}
 	for i := range fleet {
 		p.Booked(i)
 		if p.stands[i].lasting == OK {
 			p.busy += fleet[i].Busy
 			p.serving++
+			p.rates.PrefillSecondsPerToken += fleet[i].Rates.PrefillSecondsPerToken
+			p.rates.PrefillSecondsPerToken2 += fleet[i].Rates.PrefillSecondsPerToken2
 		}
 	}
 }
@@ -68,6 +73,12 @@ func (p *Pass) AnyRoom() bool {
 // BusyShare is the mean share of their time that those that serve spend on prefill.
 func (p *Pass) BusyShare() float64 { return p.busy / float64(max(1, p.serving)) }
 
+// meanRates are the mean prefill rates of those that serve.
+func (p *Pass) meanRates() cost.Rates {
+	n := float64(max(1, p.serving))
+	return cost.Rates{PrefillSecondsPerToken: p.rates.PrefillSecondsPerToken / n, PrefillSecondsPerToken2: p.rates.PrefillSecondsPerToken2 / n}
+}
+
 // LeastPrefillSeconds is the prefill of a request where it is shortest; 0 if nobody serves.
 func (p *Pass) LeastPrefillSeconds(d *Demand, fits []Fit) float64 {
 	least, found := 0.0, false
@@ -88,6 +99,16 @@ func (p *Pass) LeastPrefillSeconds(d *Demand, fits []Fit) float64 {
 // of those that wait, at the share of its time that the fleet spends on prefill, a quarter at least.
 func (p *Pass) FCFSSeconds() float64 {
 	return p.Queue.PrefillSeconds / max(p.busy, float64(max(1, p.serving))/4)
+}
+
+// Hopeless is the decision where it is no use to wait; false if it may be.
+func (p *Pass) Hopeless(d *Demand, fits []Fit) (Decision, bool) {
+	reasons, found := p.eligible(d, fits)
+	if found {
+		return Decision{}, false
+	}
+	dec := p.notNow(reasons)
+	return dec, dec.Verdict == Refuse
 }
 
 // notNow is the decision where no candidate can take the request.

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -27,13 +28,15 @@ type TokenLoadConfig struct {
 	BoundFactor float64
 	// AlikeShare of the least cost is what learned rates cannot tell apart.
 	AlikeShare float64
+	// QueueShare of the delay that a prefill means for those that wait in the router is its price.
+	QueueShare float64
 }
 
-// DefaultTokenLoad has the constants of the published trial.
+// DefaultTokenLoad has the constants of the published trial, but for FCFSShare, QueueShare and AlikeShare: README.md says why.
 func DefaultTokenLoad() TokenLoadConfig {
 	return TokenLoadConfig{
-		GateSeconds: 0.15, FCFSShare: 1, OwnShare: 0.1, GraceSeconds: 0.25, DecodeMin: 0.5, DecodeMax: 6,
-		ReuseShare: 0.5, ReuseMax: 6, BoundFactor: 4, AlikeShare: 0.05,
+		GateSeconds: 0.15, FCFSShare: 1.5, OwnShare: 0.1, GraceSeconds: 0.25, DecodeMin: 0.5, DecodeMax: 6,
+		ReuseShare: 0.5, ReuseMax: 6, BoundFactor: 4, AlikeShare: 0.01, QueueShare: 1,
 	}
 }
 
@@ -59,6 +62,8 @@ type tokenLoad struct {
 	prices   cost.Prices
 	replicas []target
 	totals   []float64
+	tied     []int     // scratch: the best so far
+	wakeAt   time.Time // when the first gate may open; zero: it is not worked out yet
 }
 
 // target is a candidate in a pass.
@@ -69,9 +74,7 @@ type target struct {
 	usable      float64 // blocks
 	booked      float64 // blocks
 	open        bool
-	// What is held for it in this pass.
-	held       cost.Held
-	heldBlocks float64
+	held        cost.Held // for it, in this pass
 }
 
 func newTokenLoad(cfg TokenLoadConfig, w cost.Weights, rng *rand.Rand) *tokenLoad {
@@ -87,12 +90,14 @@ func (p *tokenLoad) Begin(pass *Pass) {
 	p.replicas = slices.Grow(p.replicas[:0], len(pass.Fleet))[:len(pass.Fleet)]
 	p.totals = slices.Grow(p.totals[:0], len(pass.Fleet))[:len(pass.Fleet)]
 	for i := range pass.Fleet {
-		p.replicas[i].held, p.replicas[i].heldBlocks = cost.Held{}, 0
+		p.replicas[i].held = cost.Held{}
 		p.look(i)
 	}
 	busy := pass.BusyShare()
 	p.prices.Decode = min(max(busy/(1-busy), p.cfg.DecodeMin), p.cfg.DecodeMax)
 	p.prices.NewBlocks = 0
+	p.prices.Queue = p.cfg.QueueShare * float64(pass.Queue.Requests) / float64(max(1, pass.serving))
+	p.prices.Fleet = pass.meanRates()
 	if p.hit > 0 {
 		p.prices.NewBlocks = min(p.cfg.ReuseMax, p.cfg.ReuseShare*p.hit/max(1e-9, p.prompts-p.hit))
 	}
@@ -106,6 +111,7 @@ func (p *tokenLoad) look(i int) {
 	t.usable = float64(c.Load.UsableBlocks())
 	t.booked = float64(c.Load.BookedBlocks + c.PendingBlocks)
 	t.open = t.WaitSeconds < p.cfg.GateSeconds
+	p.wakeAt = time.Time{}
 }
 
 // limit is how long a request waits, in seconds, until it counts the harm to others half.
@@ -131,13 +137,17 @@ func (p *tokenLoad) Idle() (time.Time, bool) {
 
 // wake is when the first gate may open though nothing is heard.
 func (p *tokenLoad) wake() time.Time {
+	if !p.wakeAt.IsZero() {
+		return p.wakeAt
+	}
 	first := wakeLatest.Seconds()
 	for i := range p.replicas {
 		if t := &p.replicas[i]; !t.open && p.pass.stands[i].lasting == OK {
 			first = min(first, t.WaitSeconds-p.cfg.GateSeconds)
 		}
 	}
-	return p.pass.Now.Add(max(wakeSoonest, time.Duration(first*float64(time.Second))))
+	p.wakeAt = p.pass.Now.Add(max(wakeSoonest, time.Duration(first*float64(time.Second))))
+	return p.wakeAt
 }
 
 // relief is what the harm to others counts for a request.
@@ -154,16 +164,23 @@ func (p *tokenLoad) Decide(d *Demand, fits []Fit) Decision {
 	demand := cost.Demand{PromptTokens: d.PromptTokens, OutputTokens: d.OutputTokens}
 	prices := p.prices
 	prices.Others = p.relief(d)
+	quote := cost.NewQuote(&demand, &prices, &p.weights)
 	reasons := p.pass.reasons
 	// Of all that it may wait for, and of those that can take it.
-	var all, able lowest
+	all, able, alike := lowest{cost: math.Inf(1)}, lowest{cost: math.Inf(1)}, 1+p.cfg.AlikeShare
 	for i := range p.replicas {
 		why := p.pass.stands[i].eligible(d, &p.pass.Fleet[i], &fits[i])
 		reasons[i] = why
 		if !waitable(why, &fits[i]) {
+			p.totals[i] = math.Inf(1)
 			continue
 		}
-		p.totals[i] = p.total(&demand, fits, i, &prices)
+		t := &p.replicas[i]
+		total := quote.TotalSeconds(&t.Replica, fits[i].OverlapTokens, &t.held)
+		if why != OK && total <= alike*all.cost {
+			total += p.memory(fits, i, &prices) // else it is out of the question already
+		}
+		p.totals[i] = total
 		all.offer(p.totals[i])
 		if why == OK {
 			able.offer(p.totals[i])
@@ -173,23 +190,23 @@ func (p *tokenLoad) Decide(d *Demand, fits []Fit) Decision {
 	case !all.any:
 		return p.pass.notNow(reasons)
 	case able.any && !p.pass.Now.Before(p.Bound(d)):
-		return Decision{Verdict: Dispatch, Index: p.choose(fits, able.cost, func(i int) bool { return reasons[i] == OK })}
+		return Decision{Verdict: Dispatch, Index: p.choose(fits, able.cost, true)}
 	}
-	best := p.choose(fits, all.cost, func(i int) bool { return waitable(reasons[i], &fits[i]) })
-	if p.takes(fits, best) {
+	best := p.choose(fits, all.cost, false)
+	if p.takes(best) {
 		return Decision{Verdict: Dispatch, Index: best}
 	}
 	return p.hold(&demand, fits, best, able.any)
 }
 
-// lowest is the least of what it is offered.
+// lowest is the least of what it is offered; it begins with an infinite cost.
 type lowest struct {
 	cost float64
 	any  bool
 }
 
 func (l *lowest) offer(cost float64) {
-	if !l.any || cost < l.cost {
+	if cost < l.cost {
 		l.cost, l.any = cost, true
 	}
 }
@@ -199,20 +216,10 @@ func waitable(why Reason, f *Fit) bool {
 	return why == OK || !f.Barred && (why == NoBlocks || why == NoSeats || why == Overdrawn)
 }
 
-// total is the cost of a candidate, the wait for room there included.
-func (p *tokenLoad) total(demand *cost.Demand, fits []Fit, i int, prices *cost.Prices) float64 {
-	t := &p.replicas[i]
-	b := t.Cost(demand, fits[i].OverlapTokens, t.held, prices, &p.weights)
-	if t.missing(&fits[i]) > 0 || p.pass.reasons[i] != OK {
-		b.MemorySeconds = p.memory(fits, i, prices)
-	}
-	return b.TotalSeconds()
-}
-
 // memory is the wait for room on a candidate: for blocks, for a seat, or for its overdraft to be covered.
 func (p *tokenLoad) memory(fits []Fit, i int, prices *cost.Prices) float64 {
 	t := &p.replicas[i]
-	wait := t.MemorySeconds(t.missing(&fits[i]), t.booked+t.heldBlocks, prices)
+	wait := t.MemorySeconds(t.missing(&fits[i]), t.booked, prices)
 	if why := p.pass.reasons[i]; why == NoSeats {
 		wait = max(wait, t.MemorySeconds(1, t.Residents, prices))
 	} else if why == Overdrawn {
@@ -222,58 +229,63 @@ func (p *tokenLoad) memory(fits []Fit, i int, prices *cost.Prices) float64 {
 	return wait
 }
 
-// missing is how many blocks a candidate is short of for a request, those that it is held for counted.
-func (t *target) missing(f *Fit) float64 {
-	return t.booked + t.heldBlocks + float64(f.NeedBlocks) - t.usable
-}
+// missing is how many blocks a candidate is short of for a request.
+func (t *target) missing(f *Fit) float64 { return t.booked + float64(f.NeedBlocks) - t.usable }
 
 // takes says whether a candidate takes the request now, in this pass.
-func (p *tokenLoad) takes(fits []Fit, i int) bool {
-	t := &p.replicas[i]
-	return t.open && p.pass.reasons[i] == OK && t.missing(&fits[i]) <= 0
+func (p *tokenLoad) takes(i int) bool {
+	return p.replicas[i].open && p.pass.reasons[i] == OK
 }
 
-// choose picks among those of some that cost nearly the least.
-func (p *tokenLoad) choose(fits []Fit, least float64, some func(int) bool) int {
-	best, ties := -1, 0
-	for i := range p.replicas {
-		if !some(i) || p.totals[i] > least*(1+p.cfg.AlikeShare) {
+// choose picks among those that cost nearly the least or, of them, those that can take the request.
+func (p *tokenLoad) choose(fits []Fit, least float64, able bool) int {
+	most := least * (1 + p.cfg.AlikeShare)
+	p.tied = p.tied[:0]
+	for i, total := range p.totals {
+		if total > most || able && p.pass.reasons[i] != OK {
 			continue
 		}
-		order := -1
-		if best >= 0 {
-			order = p.compare(fits, i, best)
-		}
-		switch {
-		case order < 0:
-			best, ties = i, 1
-		case order == 0:
-			ties++
-			if p.rng.IntN(ties) == 0 {
-				best = i
+		if len(p.tied) > 0 {
+			order := p.compare(fits, i, p.tied[0])
+			if order > 0 {
+				continue
+			}
+			if order < 0 {
+				p.tied = p.tied[:0]
 			}
 		}
+		p.tied = append(p.tied, i)
 	}
-	return best
+	if len(p.tied) == 1 {
+		return p.tied[0]
+	}
+	return p.tied[p.rng.IntN(len(p.tied))]
 }
 
 // compare is negative if candidate a goes before b, of those that cost about the same.
 func (p *tokenLoad) compare(fits []Fit, a, b int) int {
-	if now := p.takes(fits, a); now != p.takes(fits, b) {
+	now, other := p.takes(a), p.takes(b)
+	switch {
+	case now != other:
 		if now {
 			return -1
 		}
 		return 1
+	case fits[a].OverlapTokens != fits[b].OverlapTokens:
+		return cmp.Compare(fits[b].OverlapTokens, fits[a].OverlapTokens)
+	case p.totals[a] < p.totals[b]:
+		return -1
+	case p.totals[a] > p.totals[b]:
+		return 1
 	}
-	return cmp.Or(cmp.Compare(fits[b].OverlapTokens, fits[a].OverlapTokens), cmp.Compare(p.totals[a], p.totals[b]))
+	return 0
 }
 
 // hold lets a request wait for a candidate, which counts as load there for those behind it.
 func (p *tokenLoad) hold(demand *cost.Demand, fits []Fit, i int, can bool) Decision {
 	t := &p.replicas[i]
 	dec := Decision{Verdict: Hold, Index: i, Cause: BetterBusy, Until: p.wake()}
-	if t.missing(&fits[i]) > 0 || p.pass.reasons[i] != OK {
-		t.heldBlocks += float64(fits[i].NeedBlocks)
+	if p.pass.reasons[i] != OK {
 		dec.Cause = BetterFull
 	}
 	if !can {
