@@ -2,11 +2,14 @@ package router
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
+	"plimsoll/scoring/prefix"
 )
 
 // bigLimits are those of the default simulated engine.
@@ -127,4 +130,49 @@ func snapOf(vs []view, id scoring.ReplicaID) *replica.Snapshot {
 		}
 	}
 	return nil
+}
+
+// BenchmarkRoute is match, rank and reserve of a prompt whose blocks are hashed, on the first look at a fleet: what stands between
+// a tokenized request and the message to its replica. The prompt is cached on one of them. The place is given up at once, so that
+// the fleet stays as it is.
+func BenchmarkRoute(b *testing.B) {
+	for _, replicas := range []int{8, 64} {
+		for _, tokens := range []int{1_000, 100_000} {
+			b.Run(fmt.Sprintf("replicas=%d/prompt=%d", replicas, tokens), func(b *testing.B) {
+				r := fleet(b, replicas)
+				prompt := ids(1, tokens)
+				e := newEntry(1, r.askFor(&stream.Request{Model: "m", N: 1, MaxTokens: new(256)}, prompt))
+				r.sites[0].place.Slot = r.index.Add(prefix.SlotConfig{Source: prefix.Routed, CapacityBlocks: bigLimits().KVBlocks})
+				r.index.Routed(r.sites[0].place.Slot, e.keysFor("m", 0, bigLimits().BlockTokens))
+				vs := r.views()
+				route := func() {
+					r.m.out, r.m.pass.begun, e.known, e.matched = r.m.out[:0], false, false, time.Time{}
+					if !r.m.place(r.now, e, vs) {
+						b.Fatal("not placed")
+					}
+				}
+				giveUp := func() {
+					ticket := scoring.Ticket{Boot: 1, Number: r.next}
+					r.m.unbook(r.m.tickets[ticket])
+					delete(r.m.tickets, ticket)
+					delete(r.m.byCall, e.sub.Call)
+					r.m.overdue = r.m.overdue[:0]
+				}
+				route()
+				giveUp()
+				took := make([]float64, 0, 1<<20)
+				b.ReportAllocs()
+				for b.Loop() {
+					began := time.Now()
+					route()
+					if len(took) < cap(took) {
+						took = append(took, float64(time.Since(began).Nanoseconds())/1000)
+					}
+					giveUp()
+				}
+				slices.Sort(took)
+				b.ReportMetric(took[len(took)/2], "p50-us")
+			})
+		}
+	}
 }

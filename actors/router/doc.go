@@ -15,8 +15,10 @@
 // A request's legs are placed together or not at all: what was granted is given back if one of them is refused. A replica
 // that refused is not asked again before something has changed there; after Config.RanksMax refusals a request goes to the
 // head of the queue. The queue is tried in order at every sign of room and after every answer, before any newcomer; one that
-// does not fit lets others pass, and waits at most Config.QueueTimeout. A pump only decides for those that may need no more
-// than some replica has free; once a second all are decided anew.
+// does not fit lets others pass, and waits at most Config.QueueTimeout. A pump is one pass of the policy (scoring/policy): it
+// decides for the first Config.ScanMax that wait, whom it holds for a replica counting as load there for those behind, unless
+// the policy says that nobody would be sent anywhere. A request may wait for a better replica up to the policy's bound for it. What
+// the indexes hold of a waiting prompt is looked up anew after Config.MatchAge, and always before it is sent.
 //
 // Legs of a request that has begun (stream.Submit.Begun) come back after their engine failed, with prompt and journal as their
 // prompt. They go to the head of the queue, the cheapest of those that broke off together first, are never refused for want of

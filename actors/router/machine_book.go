@@ -10,14 +10,14 @@ import (
 )
 
 // book counts a reservation before it is answered, so that the next decision sees it.
-func (m *machine) book(now time.Time, by *asking, ask stream.Ask, plan *ledger.Plan, d *policy.Demand, i int, vs []view) *asked {
+func (m *machine) book(now time.Time, by *asking, ask stream.Ask, plan *ledger.Plan, d *policy.Demand, i int, vs []view, chosen []*asked) *asked {
 	e, v, fit := by.entry, &vs[i], &m.scratch.fits[i]
 	claim := m.claim(e, ask, *plan, fit, v)
 	claim.Ticket = m.newTicket()
 	a := &asked{by: by, at: i, prompt: ask.Prompt, need: fit.NeedBlocks, place: stream.Placement{
 		Leg: ask.Leg, Claim: claim, Ref: v.ref, Incarnation: v.snap.Incarnation, EngineModel: v.snap.EngineModel,
 		BlockTokens: v.snap.Load.Limits.BlockTokens, MaxTokens: int(claim.SequenceTokens - claim.PromptTokens),
-		OverlapTokens: m.scratch.hits[i], Step: v.snap.StepP99,
+		OverlapTokens: m.hit(e, ask, i, vs, chosen), Step: v.snap.StepP99,
 	}}
 	b := m.booked[v.ref.ID]
 	if b == nil {

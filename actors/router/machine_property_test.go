@@ -362,7 +362,7 @@ func (m *market) held(t *rapid.T) {
 		plan := m.m.plan(e, e.legs()[0])
 		fits := m.m.fits(m.now, e, e.legs()[0], &plan, vs, nil)
 		d := m.m.demand(e, e.legs()[0], &plan, vs)
-		dec := m.m.policy.Decide(&d, fits)
+		dec := m.m.policy.Decide(d, fits)
 		require.True(t, dec.Verdict == policy.Hold || dec.Verdict == policy.Refuse && e.sub.Begun)
 		m.did["held checks"]++
 		if dec.Cause == policy.BetterBusy || dec.Cause == policy.BetterFull {

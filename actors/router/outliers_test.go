@@ -110,7 +110,7 @@ func TestWhoGetsNothing(t *testing.T) {
 			r.m.look(r.now, vs)
 			plan := r.m.plan(e, sub.Legs[0])
 			d := r.m.demand(e, sub.Legs[0], &plan, vs)
-			require.Equal(t, c.why, r.m.pass.pass.Eligible(&d, r.m.fits(r.now, e, sub.Legs[0], &plan, vs, nil), 1))
+			require.Equal(t, c.why, r.m.pass.pass.Eligible(d, r.m.fits(r.now, e, sub.Legs[0], &plan, vs, nil), 1))
 		})
 	}
 }

@@ -44,11 +44,12 @@ func find(vs []view, id scoring.ReplicaID) *view {
 // scratch is memory that one decision leaves to the next.
 type scratch struct {
 	fits     []policy.Fit
-	hits     []scoring.Tokens // what the indexes say is cached on each, in whatever tier
 	held     []prefix.Overlap
 	matches  []match
 	excluded []policy.Exclusion
+	demand   policy.Demand
 	chosen   []*asked
+	shapes   []shape // one a kind of limits
 }
 
 // match is what one index holds of the prompt that is decided for, by slot.
@@ -112,9 +113,31 @@ func (m *machine) look(now time.Time, vs []view) {
 		}
 	}
 	m.lay(now, vs)
+	m.visit(vs)
 	p.longest, p.begun = longest(vs), true
 	p.pass.Begin(now, m.fleet, policy.Queue{Requests: m.waiting.Len(), PrefillSeconds: m.queuedSeconds})
 	m.policy.Begin(&p.pass)
+}
+
+// visit notes of each replica what every look-up of a prompt needs.
+func (m *machine) visit(vs []view) {
+	p := &m.pass
+	p.spots, p.kinds = slices.Grow(p.spots[:0], len(vs))[:len(vs)], p.kinds[:0]
+	for i := range vs {
+		v := &vs[i]
+		at := spot{indexed: v.indexed(), shares: v.shares(), pinned: v.snap.Load.SharedBlocks, kind: -1}
+		if v.place != nil {
+			at.blockTokens = v.place.BlockTokens
+		}
+		if v.snap.Told {
+			at.kind = slices.Index(p.kinds, v.snap.Load.Limits)
+			if at.kind < 0 {
+				at.kind = len(p.kinds)
+				p.kinds = append(p.kinds, v.snap.Load.Limits)
+			}
+		}
+		p.spots[i] = at
+	}
 }
 
 // ready begins a pass unless this step has.
@@ -169,57 +192,72 @@ func (m *machine) rebooked(now time.Time, i int, vs []view) {
 func (m *machine) fits(now time.Time, e *entry, a stream.Ask, plan *ledger.Plan, vs []view, chosen []*asked) []policy.Fit {
 	s := &m.scratch
 	s.fits = slices.Grow(s.fits[:0], len(vs))[:len(vs)]
-	s.hits = slices.Grow(s.hits[:0], len(vs))[:len(vs)]
 	raw, lora := e.prompt(a).Raw, e.sub.Call.Request.LoRA
 	held := m.overlaps(now, e, a, vs)
-	var shape shape
+	shapes := s.shapes[:0]
+	for range m.pass.kinds {
+		shapes = append(shapes, shape{})
+	}
+	s.shapes = shapes
 	for i := range vs {
-		v, f := &vs[i], &s.fits[i]
-		load := &m.fleet[i].Load
-		*f = policy.Fit{LacksChat: raw && !v.ref.Capabilities.Chat, LacksLoRA: lora != "" && !v.snap.Has(lora)}
-		o := held[i]
-		shares := v.shares() && !raw
-		rides := min(o.Device, load.SharedBlocks)
-		if len(chosen) > 0 && shares && besides(chosen, v.ref, a.Prompt) {
-			full := scoring.Blocks(max(0, plan.PromptTokens-1) / v.place.BlockTokens)
+		at, f, o := &m.pass.spots[i], &s.fits[i], held[i]
+		*f = policy.Fit{}
+		if raw {
+			f.LacksChat = !vs[i].ref.Capabilities.Chat
+		}
+		if lora != "" {
+			f.LacksLoRA = !vs[i].snap.Has(lora)
+		}
+		shares := at.shares && !raw
+		rides := min(o.Device, at.pinned)
+		if shares && len(chosen) > 0 && besides(chosen, vs[i].ref, a.Prompt) {
+			full := scoring.Blocks(max(0, plan.PromptTokens-1) / at.blockTokens)
 			o, rides = prefix.Overlap{Device: full}, full // another leg brings the prompt there
 		}
-		s.hits[i] = 0
 		if o != (prefix.Overlap{}) {
-			f.OverlapTokens = m.cfg.Credit.of(o, v.place.BlockTokens)
-			s.hits[i] = scoring.Tokens(o.Device+o.Host+o.Disk) * v.place.BlockTokens
+			f.OverlapTokens = m.cfg.Credit.of(o, at.blockTokens)
 		}
-		if !v.snap.Told {
+		if at.kind < 0 {
 			continue
 		}
-		if shape.limits != load.Limits || shape.shares != shares {
-			shape = shapeOf(plan, load.Limits, shares)
+		sh := &shapes[at.kind]
+		if !sh.known {
+			*sh = shapeOf(plan, m.fleet[i].Load.Limits)
 		}
+		f.NeedBlocks = sh.blocks
 		if shares {
-			f.RideBlocks = min(rides, shape.shared)
+			f.RideBlocks = min(rides, sh.shared)
+			f.NeedBlocks -= f.RideBlocks
 		}
-		f.NeedBlocks = shape.private + shape.shared - f.RideBlocks
-		f.Barred = len(e.bars) > 0 && e.barred(now, *v) ||
-			a.Produced > 0 && m.resumed.full(v.ref.ID, max(1, plan.PromptTokens-f.OverlapTokens), m.cfg.ResumePrefillTokens)
+		f.Barred = len(e.bars) > 0 && e.barred(now, vs[i]) ||
+			a.Produced > 0 && m.resumed.full(vs[i].ref.ID, max(1, plan.PromptTokens-f.OverlapTokens), m.cfg.ResumePrefillTokens)
 	}
 	return s.fits
 }
 
-// shape is how many blocks a leg needs where limits and sharing are alike.
-type shape struct {
-	limits          scoring.Limits
-	shares          bool
-	shared, private scoring.Blocks
+// hit is what the indexes say is cached of a leg on a replica, in whatever tier.
+func (m *machine) hit(e *entry, a stream.Ask, i int, vs []view, chosen []*asked) scoring.Tokens {
+	at, o := &m.pass.spots[i], m.scratch.held
+	if len(e.legs()) == 1 {
+		o = e.held
+	}
+	if at.shares && !e.prompt(a).Raw && besides(chosen, vs[i].ref, a.Prompt) {
+		return max(0, e.promptTokens(a)-1) / at.blockTokens * at.blockTokens
+	}
+	return scoring.Tokens(o[i].Device+o[i].Host+o[i].Disk) * at.blockTokens
 }
 
-func shapeOf(plan *ledger.Plan, limits scoring.Limits, shares bool) shape {
-	claim := plan.Claim(limits)
-	s := shape{limits: limits, shares: shares, private: claim.PrivateBlocks}
-	if shares {
-		s.shared = scoring.Blocks(max(0, plan.PromptTokens-1) / limits.BlockTokens)
-		s.private -= s.shared
+// shape is how many blocks a leg needs where limits are alike, and how many of them could be shared.
+type shape struct {
+	known          bool
+	blocks, shared scoring.Blocks
+}
+
+func shapeOf(plan *ledger.Plan, limits scoring.Limits) shape {
+	return shape{
+		known: true, blocks: plan.Claim(limits).PrivateBlocks, // without keys everything is private
+		shared: scoring.Blocks(max(0, plan.PromptTokens-1) / limits.BlockTokens),
 	}
-	return s
 }
 
 // shares says whether claims on a replica can share what its index knows by keys.
@@ -254,7 +292,7 @@ func (m *machine) overlaps(now time.Time, e *entry, a stream.Ask, vs []view) []p
 	for i := range vs {
 		v := &vs[i]
 		(*held)[i] = prefix.Overlap{}
-		if raw || !v.indexed() { // nothing is known of its blocks
+		if raw || !p.spots[i].indexed { // nothing is known of its blocks
 			continue
 		}
 		keys := e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens)
@@ -336,7 +374,7 @@ func besides(chosen []*asked, ref *replica.Ref, prompt int) bool {
 }
 
 // demand is what a policy is told of a leg. It is valid until the next decision.
-func (m *machine) demand(e *entry, a stream.Ask, plan *ledger.Plan, vs []view) policy.Demand {
+func (m *machine) demand(e *entry, a stream.Ask, plan *ledger.Plan, vs []view) *policy.Demand {
 	excluded := m.scratch.excluded[:0]
 	for _, x := range a.Excluded {
 		excluded = append(excluded, policy.Exclusion{ID: x.Replica, Incarnation: x.Incarnation})
@@ -346,11 +384,12 @@ func (m *machine) demand(e *entry, a stream.Ask, plan *ledger.Plan, vs []view) p
 	}
 	m.scratch.excluded = excluded
 	req := e.sub.Call.Request
-	return policy.Demand{
+	m.scratch.demand = policy.Demand{
 		PromptTokens: plan.PromptTokens, OutputTokens: plan.ExpectedTokens,
 		MinSequenceTokens: e.leastSequence(a), Arrival: e.sub.Arrival, Seats: 1, LoRA: req.LoRA, Session: req.Session,
 		Excluded: excluded, Urgent: e.sub.Begun, LeastPrefillSeconds: e.leastPrefill, FCFSSeconds: e.fcfs,
 	}
+	return &m.scratch.demand
 }
 
 // alsoExcluded adds the other replicas of a failed one's process, until that one is known to live again.

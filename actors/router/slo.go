@@ -55,8 +55,8 @@ func (m *machine) asStanding(now time.Time, e *entry, vs []view) []slo.Replica {
 		fits := m.fits(now, e, ask, &plan, vs, nil)
 		d := m.demand(e, ask, &plan, vs)
 		for i := range m.fleet {
-			if n == 0 && takesInTime(m.pass.pass.Eligible(&d, fits, i)) {
-				list = append(list, standingOf(now, &m.fleet[i], &d))
+			if n == 0 && takesInTime(m.pass.pass.Eligible(d, fits, i)) {
+				list = append(list, standingOf(now, &m.fleet[i], d))
 				places[i] = len(list)
 			}
 			if places[i] == 0 {
@@ -89,7 +89,7 @@ func takesInTime(why policy.Reason) bool {
 // standingOf is a candidate as the prediction sees it, without what a request needs there but for a step.
 func standingOf(now time.Time, c *policy.Candidate, d *policy.Demand) slo.Replica {
 	at := cost.ReplicaAt(now, &c.Load, c.Pending, c.Rates)
-	step := c.Rates.StepSeconds + c.Rates.StepSecondsPerKVToken*at.KVTokens
+	step := at.StepSeconds
 	seats := c.Load.UsableSeats()
 	if c.State == policy.Warming {
 		seats = min(seats, c.WarmingSeats)
@@ -102,7 +102,7 @@ func standingOf(now time.Time, c *policy.Candidate, d *policy.Demand) slo.Replic
 	// computed they get on by that much slower.
 	tokens := float64(d.OutputTokens)
 	if at.Residents > 0 {
-		tokens = max(tokens/2, 2*at.RemainingTokens/at.Residents)
+		tokens = max(tokens/2, 2*at.RemainingEach)
 	}
 	return slo.Replica{
 		WaitSeconds: at.WaitSeconds, PrefillSeconds: step,
@@ -166,13 +166,13 @@ func (m *machine) tooSlow(now time.Time, e *entry, vs []view) *fault.Fault {
 	least, life := time.Duration(-1), 0.0
 	for i := range m.fleet {
 		c := &m.fleet[i]
-		if !takesInTime(m.pass.pass.Eligible(&d, fits, i)) {
+		if !takesInTime(m.pass.pass.Eligible(d, fits, i)) {
 			continue
 		}
 		at := cost.ReplicaAt(now, &c.Load, c.Pending, c.Rates)
-		step := seconds((c.Rates.StepSeconds + c.Rates.StepSecondsPerKVToken*(at.KVTokens+float64(d.PromptTokens))) / (1 - min(c.Busy, busyMost)))
+		step := seconds((at.StepSeconds + c.Rates.StepSecondsPerKVToken*float64(d.PromptTokens)) / (1 - min(c.Busy, busyMost)))
 		if least < 0 || step < least {
-			least, life = step, standingOf(now, c, &d).LifeSeconds
+			least, life = step, standingOf(now, c, d).LifeSeconds
 		}
 	}
 	if least <= *most {
@@ -207,7 +207,7 @@ func (m *machine) firstIn(now time.Time, d *policy.Demand, i int) float64 {
 	c := &m.fleet[i]
 	at := cost.ReplicaAt(now, &c.Load, c.Pending, c.Rates)
 	own := at.OwnPrefillSeconds(&cost.Demand{PromptTokens: d.PromptTokens}, m.scratch.fits[i].OverlapTokens)
-	return at.WaitSeconds + own + c.Rates.StepSeconds + c.Rates.StepSecondsPerKVToken*at.KVTokens
+	return at.WaitSeconds + own + at.StepSeconds
 }
 
 // leastFirst is how long a waiting entry's first token takes at least, wherever it goes.

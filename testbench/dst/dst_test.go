@@ -17,7 +17,7 @@ func TestSeeds(t *testing.T) {
 	require.Empty(t, total.Violations)
 	require.GreaterOrEqual(t, total.Worth, uint64(seeds*9/10))
 	require.GreaterOrEqual(t, total.Hedges, uint64(seeds/2))
-	require.GreaterOrEqual(t, total.HedgesWon, uint64(seeds/10))
+	require.GreaterOrEqual(t, total.HedgesWon, uint64(seeds/16))
 
 	for state, least := range map[replica.IndexState]uint64{
 		replica.IndexVoid: 4 * seeds, replica.IndexLive: 4 * seeds, replica.IndexReplaying: 2 * seeds, replica.IndexPartial: seeds / 2,
