@@ -91,6 +91,7 @@ func TestARequestRuns(t *testing.T) {
 		require.Len(t, n.ended, 1)
 		require.Equal(t, Summary{
 			Request: n.ended[0].Request, Usage: r.Usage(), Replicas: []string{"a"}, Attempts: 1,
+			Legs: []LegSummary{{Prompt: []uint32{1, 2, 3}, Answer: []uint32{'h', 'e', 'l', 'l', 'o'}, PromptTokens: 3, OutputTokens: 5}},
 		}, n.ended[0])
 		_, err = r.Next(t.Context())
 		require.ErrorIs(t, err, io.EOF, "again")
