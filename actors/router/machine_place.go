@@ -36,7 +36,7 @@ func (m *machine) useless(now time.Time, e *entry, vs []view) *fault.Fault {
 		fits := m.fits(now, e, ask, &plan, vs, nil)
 		d := m.demand(e, ask, &plan, vs)
 		if dec, ok := m.pass.pass.Hopeless(d, fits); ok {
-			return m.refusal(e, ask, dec, vs)
+			return m.refusal(now, e, ask, dec, vs)
 		}
 	}
 	return nil
@@ -87,7 +87,7 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 			m.retry(dec.Until)
 			return false
 		}
-		m.reject(e, m.refusal(e, ask, dec, vs))
+		m.reject(e, m.refusal(now, e, ask, dec, vs))
 		return true
 	}
 	m.scratch.chosen = chosen

@@ -106,7 +106,7 @@ func (m *machine) tick(now time.Time, vs []view) {
 func (m *machine) late(now time.Time, e *entry, vs []view) *fault.Fault {
 	if e.sub.Begun {
 		if last := e.sub.Legs[0].LastFault; last != nil {
-			return last
+			return m.shedBy(now, last, vs)
 		}
 	}
 	return contended(m.retryAfter(now, e, vs), "no replica had room within %s; try again later", m.cfg.QueueTimeout)

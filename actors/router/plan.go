@@ -487,17 +487,17 @@ func (m *machine) packs(e *entry, vs []view) int {
 }
 
 // refusal words a policy's refusal.
-func (m *machine) refusal(e *entry, ask stream.Ask, dec policy.Decision, vs []view) *fault.Fault {
+func (m *machine) refusal(now time.Time, e *entry, ask stream.Ask, dec policy.Decision, vs []view) *fault.Fault {
 	switch dec.Cause {
 	case policy.TooLarge:
 		return tooLarge(e, vs)
 	case policy.NoReplica, policy.NoCause, policy.NoRoom, policy.AllCool, policy.BetterBusy, policy.BetterFull, policy.NumCauses:
 	}
 	if ask.LastFault != nil {
-		return ask.LastFault
+		return m.shedBy(now, ask.LastFault, vs)
 	}
 	f := fault.New(fault.NoReplica, "no replica of model %q that could take this request is serving now; try again later", m.cfg.Model)
-	f.RetryAfter = dec.RetryAfter
+	f.RetryAfter = m.jittered(dec.RetryAfter.Seconds())
 	return f
 }
 

@@ -421,3 +421,27 @@ func TestAheadIsWhatGoesBefore(t *testing.T) {
 	require.Less(t, got.Blocks, r.m.queued().Blocks)
 	require.NotEqual(t, slo.Ahead{}, got)
 }
+
+// TestRetryAfterOfWhatWasShed: when the first of the engines that shed it takes requests again; what engines say themselves where none
+// cools; other faults stay as they are.
+func TestRetryAfterOfWhatWasShed(t *testing.T) {
+	r := newRig(t, testConfig(), 3)
+	shed := &fault.Fault{Kind: fault.Contended, Message: "busy", RetryAfter: 7 * time.Second}
+	between := func(least, most time.Duration) {
+		t.Helper()
+		f := r.m.shedBy(r.now, shed, r.views())
+		require.GreaterOrEqual(t, f.RetryAfter, least)
+		require.LessOrEqual(t, f.RetryAfter, most)
+		require.Equal(t, "busy", f.Message)
+	}
+	between(7*time.Second, 9*time.Second)
+	r.sites[0].snap.CoolingUntil = r.now.Add(20 * time.Second)
+	between(20*time.Second, 26*time.Second)
+	r.sites[2].snap.CoolingUntil = r.now.Add(4 * time.Second)
+	between(4*time.Second, 6*time.Second)
+	r.sites[1].snap.CoolingUntil = r.now.Add(-time.Second) // over
+	between(4*time.Second, 6*time.Second)
+	require.Equal(t, 7*time.Second, shed.RetryAfter, "it is others' too")
+	broken := fault.New(fault.EngineFailed, "broke")
+	require.Same(t, broken, r.m.shedBy(r.now, broken, r.views()))
+}
