@@ -14,6 +14,7 @@
 //	state                         owner (only writer)          how others read it
 //	ledger, life cycle            replica actor                Snapshot, an atomic pointer
 //	queue, own bookings, rates    router actor                 Stats, an atomic pointer
+//	how requests were routed      explain.Watch's goroutine    copies of records
 //	prefix index, a slot          the replica's feed           Index.Match, concurrently
 //	request, attempts, tickets    the request's goroutine      Response; announcements to restarted actors
 //	register of live requests     stream.Live                  its methods

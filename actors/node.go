@@ -92,7 +92,7 @@ func (n *node) spawn(c actor.Context) {
 			Meter: m.meters.router, Tokenizer: m.meters.tokenizer, Failed: s.failed,
 			Restarted: func(name string) { s.live.TellModel(name, stream.RouterRestarted{}) },
 			NewTicket: s.newTicket, Stats: &m.stats, Instances: &m.routers, Middleware: s.deps.Middleware,
-			Supervise: s.cfg.Supervise, Seed: s.deps.Seed,
+			Supervise: s.cfg.Supervise, Seed: s.deps.Seed, Watch: m.watch,
 		}), "router-"+strconv.Itoa(i)))
 	}
 	s.upOnce.Do(func() { close(s.up) })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
 	"plimsoll/actors/ingress"
 	"plimsoll/actors/meter"
@@ -21,6 +22,7 @@ import (
 	"plimsoll/actors/stream"
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
+	"plimsoll/scoring/policy"
 	"plimsoll/tokenizer"
 	"plimsoll/tokenizer/chat"
 )
@@ -32,6 +34,8 @@ type Config struct {
 	Supervise supervise.Config
 	// TokenizeMax is how many inputs the node tokenizes at once.
 	TokenizeMax int
+	// Decisions says what is remembered of how requests were routed, of each model; nil: nothing.
+	Decisions *explain.Config
 	// DrainWait is how long requests may go on on a replica that is removed before they are moved.
 	DrainWait time.Duration
 }
@@ -42,6 +46,8 @@ type Model struct {
 	Router    router.Config // Router.Model is the name that clients use
 	Render    Rendering
 	Replicas  []Replica
+	// Shadows are policies that are tried on the model's traffic without acting on it.
+	Shadows []policy.Config
 }
 
 // Replica is one replica and its engine, which the system closes at its end.
@@ -77,6 +83,9 @@ func (nobody) Ended(stream.Summary)    {}
 // Validate reports what makes no sense.
 func (c Config) Validate() error {
 	errs := []error{c.Stream.Validate()}
+	if c.Decisions != nil {
+		errs = append(errs, c.Decisions.Validate())
+	}
 	if c.DrainWait < 0 {
 		errs = append(errs, errors.New("the wait for requests of a removed replica must not be negative"))
 	}
@@ -89,6 +98,9 @@ func (c Config) Validate() error {
 	names := map[string]bool{}
 	for _, m := range c.Models {
 		errs = append(errs, m.Router.Validate())
+		for _, shadow := range m.Shadows {
+			errs = append(errs, shadow.Validate())
+		}
 		if names["model "+m.Router.Model] {
 			errs = append(errs, fmt.Errorf("model %q is there twice", m.Router.Model))
 		}
@@ -137,6 +149,7 @@ type model struct {
 	Model
 
 	fleet  *replicaSet
+	watch  *explain.Watch            // nil: nobody watches
 	router atomic.Pointer[actor.PID] // nil before the node has spawned it
 	stats  atomic.Pointer[router.Stats]
 	// routers counts the model's routers, for router.Deps.
@@ -177,6 +190,12 @@ func Start(cfg Config, deps Deps) (*System, error) {
 	for _, m := range cfg.Models {
 		s.models = append(s.models, s.newModel(m))
 	}
+	for _, m := range s.models {
+		var err error
+		if m.watch, err = s.newWatch(m); err != nil {
+			return nil, err
+		}
+	}
 	strategy := supervise.NewStrategy(cfg.Supervise, deps.Seed, s.failed)
 	props := actor.PropsFromProducer(func() actor.Actor { return supervise.Final(newNode(s), nil) },
 		actor.WithGuardian(strategy),
@@ -186,6 +205,9 @@ func Start(cfg Config, deps Deps) (*System, error) {
 		return nil, fmt.Errorf("starting the actors: %w", err)
 	}
 	s.node = node
+	for _, m := range s.models {
+		m.watch.Start()
+	}
 	select {
 	case <-s.up:
 		return s, nil
@@ -316,21 +338,15 @@ func (s *System) Tokenize(ctx context.Context, name string, in stream.Input) ([]
 	if m == nil {
 		return nil, fault.New(fault.ModelNotFound, "the model %q does not exist", name)
 	}
-	reply := make(chan router.Tokenized, 1)
-	s.tellRouter(m, &router.Tokenize{Input: in, Reply: reply})
-	select {
-	case r := <-reply:
-		if r.Err != nil {
-			return nil, fault.Of(r.Err)
-		}
-		out := make([]ingress.Encoded, len(r.Prompts))
-		for i, p := range r.Prompts {
-			out[i] = ingress.Encoded{Text: p.Text, IDs: p.IDs}
-		}
-		return out, nil
-	case <-ctx.Done():
-		return nil, &fault.Fault{Kind: fault.ClientGone, Message: "the client has left", Err: ctx.Err()}
+	prompts, err := s.prompts(ctx, m, in)
+	if err != nil {
+		return nil, err
 	}
+	out := make([]ingress.Encoded, len(prompts))
+	for i, p := range prompts {
+		out[i] = ingress.Encoded{Text: p.Text, IDs: p.IDs}
+	}
+	return out, nil
 }
 
 // Health implements ingress.Front.
@@ -424,6 +440,7 @@ func (s *System) Stop() error {
 		errs = append(errs, fmt.Errorf("stopping the actors: %w", err))
 	}
 	s.actors.Shutdown()
+	s.closeWatches()
 	s.engines.Wait() // of replicas that were removed: the node, which begins their ends, is no more
 	return errors.Join(errs...)
 }

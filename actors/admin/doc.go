@@ -6,6 +6,9 @@
 //	DELETE /admin/replicas/NAME   drains one: it gets nothing new and is forgotten when its last request has ended
 //	POST /admin/replicas/NAME/drain    drains one and keeps it; what still runs after ?timeout=TIME is moved to others
 //	POST /admin/replicas/NAME/undrain  has it serve again
+//	GET /debug/decisions  how the last requests were routed, the newest first; ?limit=N of them
+//	GET /debug/decisions/ID   those of the request with that X-Request-Id; also ?request=ID
+//	POST /debug/decisions what would be decided for a chat, {"messages": [...]}, {"prompt": "text"} or {"tokens": [...]}, now
 //	GET /metrics          Prometheus
 //	GET /health           200 while the process lives
 //

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,8 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
+	"plimsoll/actors/stream"
 )
 
 // Deps are what the edge shows. All are required.
@@ -25,6 +28,11 @@ type Deps struct {
 	// Remove gives. Undrain has it serve again.
 	Drain   func(name string, wait *time.Duration) error
 	Undrain func(name string) error
+	// Decisions returns how the last requests were routed, DecisionsOf how those with an ID were; the newest first.
+	Decisions   func(most int) []explain.Record
+	DecisionsOf func(request string) []explain.Record
+	// Suppose says what would be decided for a request that is not made. Errors are [*fault.Fault].
+	Suppose func(ctx context.Context, req *stream.Request) (explain.Record, error)
 	// Authorized says whether a request shows a valid key, or none is needed.
 	Authorized func(http.Header) bool
 	// Orders says whether Add, Remove, Drain and Undrain are open at all: who may order a replica has the prompts of all clients sent to it,
@@ -68,6 +76,11 @@ func New(deps Deps) http.Handler {
 		defer orders.Unlock()
 		answer(w, http.StatusAccepted, deps.state(r))
 	}))))
+	mux.Handle("GET /debug/decisions", guarded(deps, http.HandlerFunc(deps.recent)))
+	mux.Handle("GET /debug/decisions/{request...}", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		deps.past(w, r.PathValue("request"))
+	})))
+	mux.Handle("POST /debug/decisions", guarded(deps, http.HandlerFunc(deps.suppose)))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeFault(w, fault.New(fault.NotFound, "there is no %s %s", r.Method, r.URL.EscapedPath()))
 	})
@@ -132,6 +145,8 @@ func writeFault(w http.ResponseWriter, f *fault.Fault) {
 	switch f.Kind { //nolint:exhaustive // orders meet these; anything else is a fault of ours
 	case fault.BadInput:
 		status = http.StatusBadRequest
+	case fault.NoReplica, fault.Contended:
+		status = http.StatusServiceUnavailable
 	case fault.Forbidden:
 		status = http.StatusForbidden
 	case fault.NotFound, fault.ModelNotFound:

@@ -11,8 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
+	"plimsoll/actors/stream"
 	"plimsoll/engine"
 )
 
@@ -64,6 +66,20 @@ func edgeWith(authorized, orders bool) http.Handler {
 				return fault.New(fault.NotFound, "there is no replica %q", name)
 			}
 			return nil
+		},
+		Decisions: func(most int) []explain.Record { return make([]explain.Record, min(most, 30)) },
+		DecisionsOf: func(request string) []explain.Record {
+			if request != "known/1" {
+				return nil
+			}
+			return []explain.Record{{Request: request}}
+		},
+		Suppose: func(_ context.Context, req *stream.Request) (explain.Record, error) {
+			if req.Model == "gone" {
+				return explain.Record{}, fault.New(fault.ModelNotFound, "there is no model %q", req.Model)
+			}
+			said, err := json.Marshal(req)
+			return explain.Record{Summary: string(said)}, err
 		},
 		Authorized: func(http.Header) bool { return authorized },
 		Now:        time.Now,
@@ -174,6 +190,7 @@ func TestOrdersCanBeClosed(t *testing.T) {
 func TestOnlyTheProbeIsOpen(t *testing.T) {
 	for path, want := range map[string]int{
 		"/health": http.StatusOK, "/metrics": http.StatusUnauthorized, "/admin/replicas": http.StatusUnauthorized,
+		"/debug/decisions": http.StatusUnauthorized, "/debug/decisions/x": http.StatusUnauthorized,
 		"/nowhere": http.StatusNotFound,
 	} {
 		w := get(t, edge(false), path)

@@ -49,6 +49,7 @@ type Meter struct {
 	tokenizer tokenizerMetrics
 	feed      feedMetrics
 	record    recordMetrics
+	decision  decisionMetrics
 }
 
 // New returns a meter with a registry of its own.
@@ -71,6 +72,7 @@ func New(cfg Config) (*Meter, error) {
 	m.tokenizer = newTokenizerMetrics(b)
 	m.feed = newFeedMetrics(b)
 	m.record = newRecordMetrics(b)
+	m.decision = newDecisionMetrics(b)
 	if cfg.Runtime {
 		m.registry.MustRegister(
 			collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

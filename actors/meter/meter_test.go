@@ -101,6 +101,14 @@ func reportAll(m *Meter) {
 	f.Index(prefix.Stats{Blocks: 30, HostBlocks: 20, DiskBlocks: 10, Orphans: 2, Holes: 1, Malformed: 1}) // of another slot
 	f.Cached(48, 32)
 	m.Panicked("router")
+
+	d := m.Decisions("sim")
+	d.SecondsError("sim-0", "prefill", -0.02)
+	d.SecondsError("sim-0", "prefill", 0.005)
+	d.TokensError("sim-0", "overlap", -16)
+	d.Shadow("p2c", "differ", 1)
+	d.Shadow("p2c", "dropped", 3)
+	d.Dropped(5)
 }
 
 func scrape(t *testing.T, m *Meter) string {

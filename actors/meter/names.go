@@ -14,10 +14,12 @@ const (
 	labelKind    = "kind"
 	labelModel   = "model"
 	labelOutcome = "outcome"
+	labelPolicy  = "policy"
 	labelReason  = "reason"
 	labelReplica = "replica"
 	labelRoute   = "route"
 	labelState   = "state"
+	labelTerm    = "term"
 	labelTier    = "tier"
 	labelVersion = "version"
 )
@@ -47,7 +49,11 @@ var (
 	routerReranks        = metric{"plimsoll_router_reranks_total", "Reservations a replica refused, so that the request was ranked again.", []string{labelModel}}
 	routerEjections      = metric{"plimsoll_router_ejections_total", "Times that a replica was left alone for a while because its steps took much longer than they did.", []string{labelReplica, labelModel}}
 
-	recordRequests = metric{"plimsoll_record_requests_total", "Requests for the recorded trace, by outcome (written; dropped: it was behind, they ran for too long, or their prompt never became known).", []string{labelOutcome}}
+	recordRequests       = metric{"plimsoll_record_requests_total", "Requests for the recorded trace, by outcome (written; dropped: it was behind, they ran for too long, or their prompt never became known).", []string{labelOutcome}}
+	decisionSecondsError = metric{"plimsoll_router_prediction_error_seconds", "What came less what was predicted when a request was dispatched, by replica and term (start: the wait for its prefill; prefill; first_token: both; decode_step).", []string{labelReplica, labelTerm}}
+	decisionTokensError  = metric{"plimsoll_router_prediction_error_tokens", "What came less what was predicted when a request was dispatched, by replica and term (overlap: prompt tokens found in the cache; output: tokens of the answer).", []string{labelReplica, labelTerm}}
+	decisionDropped      = metric{"plimsoll_router_notes_dropped_total", "What a router noted of its decisions and was not taken in, because there was too much of it.", []string{labelModel}}
+	shadowDecisions      = metric{"plimsoll_router_shadow_decisions_total", "What a --shadow-policy would have done, beside the policy that acts: agree, differ (another replica), dispatch, hold or refuse (it alone), dropped (it was not asked).", []string{labelModel, labelPolicy, labelOutcome}}
 
 	streamBreaks  = metric{"plimsoll_stream_breaks_total", "Answers whose engine failed after their first token, by the class of their continuation and what became of them (resumed, restarted, declined, given_up, left).", []string{labelModel, labelClass, labelOutcome}}
 	streamCarried = metric{"plimsoll_stream_carried_tokens_total", "Tokens of broken answers that another replica went on from.", []string{labelModel}}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
 	"plimsoll/actors/meter"
 	"plimsoll/actors/replica"
@@ -51,6 +52,7 @@ type Deps struct {
 	Middleware func(kind string) actor.ReceiverMiddleware
 	Supervise  supervise.Config
 	Seed       uint64
+	Watch      *explain.Watch // hears of every decision; nil: nobody does
 }
 
 // Tokenize asks for an input's prompts without running it. From the ingress; answered once on Reply.
@@ -125,8 +127,11 @@ func Props(cfg Config, deps Deps) *actor.Props {
 
 // answerLost answers the message whose sender does not ask again.
 func answerLost(message, value any) {
-	if t, ok := message.(*Tokenize); ok {
-		t.answer(Tokenized{Err: internal(value)})
+	switch m := message.(type) {
+	case *Tokenize:
+		m.answer(Tokenized{Err: internal(value)})
+	case *Suppose:
+		m.answer(nil)
 	}
 }
 
@@ -180,6 +185,8 @@ func (a *routerActor) Receive(c actor.Context) {
 	case tick:
 		a.alarm.Rung()
 		a.step(c, m)
+	case *Suppose:
+		a.suppose(m)
 	case gateOpen:
 		a.encodeNext(c)
 	case stream.Withdraw:
@@ -230,12 +237,38 @@ func (a *routerActor) stop() {
 func (a *routerActor) step(c actor.Context, message any) {
 	began := time.Now()
 	a.views = views(a.deps.Refs(), a.views)
+	a.m.trace = a.deps.Watch.Batch()
 	effects := a.m.step(began, message, a.views)
+	a.tell()
 	a.granted.heard(message)
 	if _, ok := message.(*stream.Submit); ok {
 		a.deps.Meter.Decided(time.Since(began))
 	}
 	a.perform(c, effects)
+}
+
+// tell hands over what a step has noted.
+func (a *routerActor) tell() {
+	b := a.m.trace
+	if b == nil {
+		return
+	}
+	a.m.trace = nil
+	if b.Empty() {
+		a.deps.Watch.Keep(b)
+		return
+	}
+	b.Instance = a.instance
+	a.deps.Watch.Tell(b)
+}
+
+// suppose answers with what would be decided.
+func (a *routerActor) suppose(s *Suppose) {
+	a.views = views(a.deps.Refs(), a.views)
+	a.m.trace = &explain.Batch{}
+	a.m.suppose(time.Now(), s, a.views)
+	s.answer(a.m.trace)
+	a.m.trace = nil
 }
 
 func (a *routerActor) perform(c actor.Context, effects []effect) {
@@ -249,8 +282,6 @@ func (a *routerActor) perform(c actor.Context, effects []effect) {
 			e.ref.Tell(replica.End{Ticket: e.ticket, Reason: ledger.Refused})
 		case refused:
 			a.deps.Meter.Refused(e.kind)
-		case explained:
-			a.deps.Log.Debug("decision", slog.String("request", e.request), slog.Int("leg", e.leg), slog.String("table", e.table.String()))
 		case dispatched:
 			a.deps.Meter.Dispatched(e.waited)
 		case ejected:

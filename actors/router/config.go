@@ -53,8 +53,6 @@ type Config struct {
 	TenantWeights map[string]float64
 	// PromptTokensMax is the longest prompt that is let in, whatever the replicas could hold; nil: as long as fits.
 	PromptTokensMax *scoring.Tokens
-	// Explain has every decision laid out in the log, at level debug.
-	Explain bool
 	// QueueTimeout is how long a request waits for room before it is refused.
 	QueueTimeout time.Duration
 	// ResumeWait is how long an answer that broke off waits for a replica to go on.

@@ -32,6 +32,9 @@
 // A raw prompt (stream.Prompt.Raw) is one that the engine renders: it counts with its estimate, has no keys, so that it
 // neither finds nor leaves anything in the index, and only engines that render chats are eligible.
 //
+// Where somebody watches (Deps.Watch), a step notes what it decides and hears: copies, which tables, shadow policies and metrics are
+// made of elsewhere. Suppose asks what would be decided, and changes nothing.
+//
 // If the actor fails, its state is lost on purpose. The new instance asks every live call to submit again what was not
 // placed; their arrival decides their place. Grants it does not know are given back.
 package router

@@ -98,7 +98,7 @@ func (d *Machine) perform(to Shell, effects []effect) {
 			to.Dispatched(e.waited)
 		case ejected:
 			to.Ejected(e.id, e.slowdown, e.until)
-		case explained, reranked:
+		case reranked:
 		default:
 			panic(fmt.Sprintf("router: no shell does %T", e))
 		}

@@ -41,6 +41,8 @@ type entry struct {
 	generation uint64
 	// keys are the prompts' block keys, by block size, made when first needed.
 	keys []blockKeys
+	// noted is what was noted last of each leg's decisions, where notes are taken.
+	noted []noted
 }
 
 type blockKeys struct {

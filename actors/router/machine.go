@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
@@ -41,12 +42,6 @@ type (
 	refused struct{ kind fault.Kind }
 	// reranked reports a reservation that was refused.
 	reranked struct{}
-	// explained lays a decision out, where that is asked for.
-	explained struct {
-		request string
-		leg     int
-		table   policy.Table
-	}
 	// ejected reports that a replica gets nothing for a while because its steps take so many times as long as they did.
 	ejected struct {
 		id       scoring.ReplicaID
@@ -62,7 +57,6 @@ func (reserve) isEffect()    {}
 func (giveBack) isEffect()   {}
 func (refused) isEffect()    {}
 func (reranked) isEffect()   {}
-func (explained) isEffect()  {}
 func (ejected) isEffect()    {}
 func (dispatched) isEffect() {}
 
@@ -140,6 +134,10 @@ type machine struct {
 	newTicket func() scoring.Ticket
 	out       []effect
 	scratch   scratch
+
+	// trace takes notes of what a step decides and hears; nil: nobody reads them.
+	trace *explain.Batch
+	now   time.Time // of the step
 }
 
 func newMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*machine, error) {
@@ -195,7 +193,7 @@ type tick struct{}
 
 // step takes one message and returns what is to be done. vs is the fleet, ordered by ID; it is not kept.
 func (m *machine) step(now time.Time, message any, vs []view) []effect {
-	m.out, m.pass.begun = nil, false
+	m.out, m.pass.begun, m.now = nil, false, now
 	m.settle(vs)
 	switch e := message.(type) {
 	case *stream.Submit: // with prompts
@@ -218,8 +216,14 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 		if !e.Broken {
 			m.learner.Output(e.Prompt, e.Produced, e.Limit)
 		}
+		if m.trace != nil {
+			m.trace.Finished(now, e.Ticket, e.Replica, e.Produced, e.Prompt, e.Cached, e.Broken)
+		}
 		m.ended(now, e.Replica, e.Ticket, vs)
 	case stream.Failed:
+		if m.trace != nil {
+			m.trace.Failed(now, e.Ticket, e.Replica)
+		}
 		m.ended(now, e.Replica, e.Ticket, vs)
 	}
 	return m.out
@@ -389,6 +393,9 @@ func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
 	withdrawSpeculation(vs, r.Replica, r.Ticket)
 	a.by.refused = true
 	a.by.entry.bar(now, r)
+	if m.trace != nil {
+		m.trace.Denied(now, r.Ticket, r.Replica, r.Reason.String())
+	}
 	if !a.by.entry.sub.Hedge {
 		m.emit(reranked{})
 	}
@@ -432,6 +439,9 @@ func (m *machine) answered(now time.Time, by *asking, vs []view) {
 	if !by.gone && (!by.refused || by.entry.sub.Begun && len(by.placed) > 0) {
 		for _, p := range by.placed {
 			m.rode(by.entry, p, vs)
+			if m.trace != nil {
+				m.trace.Placed(now, p.Claim.Ticket)
+			}
 		}
 		m.expect(by.entry, by.placed[0].Claim.Ticket, now)
 		if !by.entry.sub.Hedge { // it is no second request
@@ -443,6 +453,9 @@ func (m *machine) answered(now time.Time, by *asking, vs []view) {
 			m.resumed.end(p.Claim.Ticket)
 			withdrawSpeculation(vs, p.Ref.ID, p.Claim.Ticket)
 			m.emit(giveBack{p.Ref, p.Claim.Ticket})
+			if m.trace != nil {
+				m.trace.Denied(now, p.Claim.Ticket, p.Ref.ID, "given back")
+			}
 		}
 		if !by.gone {
 			m.again(now, by.entry, vs)
@@ -471,26 +484,4 @@ func (m *machine) again(now time.Time, e *entry, vs []view) {
 		e.rests = now.Add(refusedRest)
 	}
 	m.enqueue(now, e, true, vs)
-}
-
-func (m *machine) withdraw(w stream.Withdraw) {
-	if e := m.queuedAs[w.Call]; e != nil && names(w, e.sub.Number) {
-		m.waiting.Remove(e.id)
-		m.dequeued(e)
-		m.emit(tellCall{w.Call, stream.Withdrawn{Number: w.Number}})
-		return
-	}
-	if by := m.byCall[w.Call]; by != nil && names(w, by.entry.sub.Number) {
-		by.gone = true
-		delete(m.byCall, w.Call)
-		m.emit(tellCall{w.Call, stream.Withdrawn{Number: w.Number}})
-	}
-}
-
-// names says whether a withdrawal is about a submission; number 0 is about any.
-func names(w stream.Withdraw, number uint64) bool { return w.Number == 0 || w.Number == number }
-
-func (m *machine) reject(e *entry, f *fault.Fault) {
-	m.emit(refused{f.Kind})
-	m.emit(tellCall{e.sub.Call, stream.Rejected{Number: e.sub.Number, Fault: f}})
 }

@@ -32,6 +32,9 @@ func (m *machine) book(now time.Time, by *asking, ask stream.Ask, plan *ledger.P
 	}
 	m.rebooked(now, i, vs)
 	m.policy.OnDispatch(d, m.scratch.fits, i)
+	if m.trace != nil {
+		m.trace.Dispatched(i)
+	}
 	return a
 }
 

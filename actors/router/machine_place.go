@@ -103,6 +103,9 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 		m.speculate(now, a, vs)
 		m.overdue = append(m.overdue, overdue{a.place.Claim.Ticket, now.Add(m.cfg.ReserveWait)})
 		m.emit(reserve{a.place.Ref, a.place.Claim, a.place.Incarnation, prefill})
+		if m.trace != nil {
+			m.trace.Reserving(now, subjectOf(e, a.place.Leg), a.place.Claim.Ticket, a.place.Ref.ID, a.place.Claim.PromptTokens)
+		}
 	}
 	return true
 }
@@ -126,14 +129,10 @@ func (m *machine) overrated(now time.Time, e *entry, ask stream.Ask, plan *ledge
 	return after.OverlapTokens < before.OverlapTokens || after.NeedBlocks > before.NeedBlocks
 }
 
-// decide asks the policy, and lays its answer out where that is asked for.
+// decide asks the policy.
 func (m *machine) decide(e *entry, ask stream.Ask, d *policy.Demand, fits []policy.Fit) policy.Decision {
-	if !m.cfg.Explain {
-		return m.policy.Decide(d, fits)
+	if m.trace != nil {
+		return m.traced(e, ask, d, fits)
 	}
-	table := policy.Explain(m.policy, &m.pass.pass, d, fits)
-	dec := m.policy.Decide(d, fits)
-	table.Decided(dec)
-	m.emit(explained{e.sub.Call.Request.ID, ask.Leg, table})
-	return dec
+	return m.policy.Decide(d, fits)
 }

@@ -890,23 +890,3 @@ func TestPromptBound(t *testing.T) {
 	require.Contains(t, f.Message, "101")
 	require.Contains(t, f.Message, "100")
 }
-
-// TestDecisionsAreExplained where the configuration asks for it: a row a replica, the chosen one marked, also when the
-// request waits.
-func TestDecisionsAreExplained(t *testing.T) {
-	cfg := testConfig()
-	cfg.Explain = true
-	r := newRig(t, cfg, 2)
-	r.sites[0].snap.State = replica.Draining
-	var tables []string
-	for _, e := range r.m.step(r.now, r.askFor(&stream.Request{ID: "req-1", N: 1}, ids(1, 100)), r.views()) {
-		if x, ok := e.(explained); ok {
-			require.Equal(t, "req-1", x.request)
-			tables = append(tables, x.table.String())
-		}
-	}
-	require.Len(t, tables, 1)
-	require.Contains(t, tables[0], "dispatch")
-	require.Contains(t, tables[0], "draining")
-	require.Regexp(t, `(?m)^ *b .*<$`, tables[0])
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
@@ -69,6 +70,7 @@ type rig struct {
 	back   int // tickets given back
 	ranks  int // reservations refused
 	next   uint64
+	watch  *explain.Watch // nil: no notes are taken
 }
 
 // limits of every site: 100 blocks of 16 tokens, 4 seats.
@@ -133,7 +135,14 @@ func (r *rig) views() []view {
 
 // step lets the machine take a message and sorts what it asks for.
 func (r *rig) step(message any) {
-	for _, e := range r.m.step(r.now, message, r.views()) {
+	b := r.watch.Batch()
+	r.m.trace = b
+	effects := r.m.step(r.now, message, r.views())
+	if b != nil {
+		r.watch.Take(b)
+		r.watch.Keep(b)
+	}
+	for _, e := range effects {
 		switch e := e.(type) {
 		case tellCall:
 			r.told[e.call] = append(r.told[e.call], e.message)

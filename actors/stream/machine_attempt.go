@@ -230,7 +230,7 @@ func (m *machine) account(a *attempt, sound bool) {
 	base, claim := scoring.Tokens(a.base), a.place.Claim
 	m.emit(toRouter{Finished{
 		Replica: ref.ID, Ticket: ticket, Broken: !sound, Prompt: claim.PromptTokens - base,
-		Produced: base + scoring.Tokens(a.produced), Limit: base + claim.SequenceTokens - claim.PromptTokens,
+		Produced: base + scoring.Tokens(a.produced), Limit: base + claim.SequenceTokens - claim.PromptTokens, Cached: a.cached,
 	}})
 	if sound && !m.raw(a.leg) {
 		m.emit(toReplica{ref, replica.Learned{

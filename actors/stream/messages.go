@@ -52,6 +52,7 @@ type (
 		Produced scoring.Tokens // by the leg
 		Limit    scoring.Tokens // the most it could produce; 0: that is not known
 		Broken   bool           // by the engine's failure: it says nothing of how long answers are
+		Cached   *int           // prompt tokens that the engine found in its cache; nil: it has not said
 	}
 	// Failed tells that an attempt ended before its first token, or that its place is not used, so that what was speculated
 	// for it is withdrawn. May be lost: speculation ends by itself.

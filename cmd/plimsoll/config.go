@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"plimsoll/actors"
+	"plimsoll/actors/explain"
 	"plimsoll/actors/ingress"
 	"plimsoll/actors/managed"
 	"plimsoll/actors/replica"
@@ -31,16 +32,20 @@ type Config struct {
 	Model *string
 	// TokenizerDir holds the model's tokenizer.json and chat template; nil: the embedded model's.
 	TokenizerDir *string
-	Render       string  // who renders chats: "local" or "engine"
-	Policy       string  // how a replica is chosen
-	ReuseWeight  float64 // cache reuse against even load
-	TTFTWeight   float64 // time to the first token against the pace of answers
-	Admission    string  // how much of the answer is reserved: "expected" or "strict"
-	APIKeyFile   *string
-	AdminListen  *string // host:port of the operators' edge; nil: none
-	AdminKeyFile *string // keys of operators; nil: those of clients, and orders on loopback alone
-	TLSCert      *string // PEM file with the certificate and its chain; nil: clear text
-	TLSKey       *string // PEM file with its key
+	Render       string // who renders chats: "local" or "engine"
+	Policy       string // how a replica is chosen
+	// ShadowPolicies are tried on the traffic without acting on it.
+	ShadowPolicies []shadowPolicy
+	Decisions      int     // routed requests that are remembered
+	DecisionsBytes int     // likewise
+	ReuseWeight    float64 // cache reuse against even load
+	TTFTWeight     float64 // time to the first token against the pace of answers
+	Admission      string  // how much of the answer is reserved: "expected" or "strict"
+	APIKeyFile     *string
+	AdminListen    *string // host:port of the operators' edge; nil: none
+	AdminKeyFile   *string // keys of operators; nil: those of clients, and orders on loopback alone
+	TLSCert        *string // PEM file with the certificate and its chain; nil: clear text
+	TLSKey         *string // PEM file with its key
 
 	BodyBytes         int           // longest request body
 	PromptTokens      *int          // longest prompt; nil: what the replicas hold
@@ -78,7 +83,7 @@ type Config struct {
 // DefaultConfig returns what applies where nothing is set: what the rooms take as their defaults.
 func DefaultConfig() Config {
 	edge, route, streams := ingress.DefaultConfig(), router.DefaultConfig(simmodel.Name), stream.DefaultConfig()
-	started := managed.DefaultConfig()
+	started, remembered := managed.DefaultConfig(), explain.DefaultConfig()
 	watch := replica.DefaultConfig("", simmodel.Name)
 	return Config{
 		Listen:      "127.0.0.1:8080",
@@ -86,6 +91,7 @@ func DefaultConfig() Config {
 		Render:      actors.RenderLocal.String(),
 		Policy:      route.Policy.Name,
 		ReuseWeight: route.Policy.Weights.Reuse, TTFTWeight: route.Policy.Weights.TTFT,
+		Decisions: remembered.Records, DecisionsBytes: remembered.Bytes,
 		Admission:        route.Admission.String(),
 		QueueTimeout:     route.QueueTimeout,
 		ResumeWait:       route.ResumeWait,

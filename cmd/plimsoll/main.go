@@ -52,7 +52,7 @@ func newApp(t terminal) *cli.App {
 		Reader:    t.in,
 		Writer:    t.out,
 		ErrWriter: t.err,
-		Commands:  []*cli.Command{serveCommand(t), simCommand(t), renderCommand(t), tokenizeCommand(t), chaosCommand(t), dstCommand(t), replayCommand(t), versionCommand(t)},
+		Commands:  []*cli.Command{serveCommand(t), simCommand(t), renderCommand(t), tokenizeCommand(t), chaosCommand(t), dstCommand(t), replayCommand(t), explainCommand(t), versionCommand(t)},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return usageError{fmt.Errorf("there is no command %q. %s See plimsoll --help", c.Args().First(),

@@ -17,6 +17,7 @@ import (
 
 	"plimsoll/actors"
 	"plimsoll/actors/admin"
+	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
 	"plimsoll/actors/ingress"
 	"plimsoll/actors/meter"
@@ -148,7 +149,8 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	}
 	n.admin.handle(admin.New(admin.Deps{
 		Replicas: n.system.Replicas, Metrics: m.Handler(), Authorized: authorized, Orders: orders, Now: time.Now,
-		Add:    n.adder(name, specsOf(replicas), source, t.getenv),
+		Add:       n.adder(name, specsOf(replicas), source, t.getenv),
+		Decisions: n.system.Decisions, DecisionsOf: n.system.DecisionsOf, Suppose: n.system.Suppose,
 		Remove: func(name string) error { return n.system.Remove(scoring.ReplicaID(name)) },
 		Drain: func(name string, wait *time.Duration) error {
 			if wait == nil {
@@ -344,7 +346,6 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 		}
 	}
 	route.SpeculationTTL, route.Credit = c.SpeculationTime, router.TierCredit{Host: c.HostCredit, Disk: c.DiskCredit}
-	route.Explain = c.LogLevel == "debug"
 	route.DefaultMaxTokens = scoring.Tokens(c.DefaultMaxTokens)
 	if c.PromptTokens != nil {
 		most := scoring.Tokens(*c.PromptTokens)
@@ -355,14 +356,22 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 		return actors.Config{}, err
 	}
 	served := actors.Model{Tokenizer: model, Router: route, Render: render}
+	for _, name := range c.ShadowPolicies {
+		shadow := route.Policy
+		shadow.Name = name.String()
+		served.Shadows = append(served.Shadows, shadow)
+	}
 	for _, r := range replicas {
 		served.Replicas = append(served.Replicas, r.parts(name, c))
 	}
 	streams := stream.DefaultConfig()
 	streams.JournalBytes = c.JournalBytes
 	streams.FirstTokenTimeout, streams.TokenTimeout, streams.HedgeAfter = c.FirstTokenTimeout, c.TokenTimeout, c.HedgeAfter
+	decisions := explain.DefaultConfig()
+	decisions.Records, decisions.Bytes = c.Decisions, c.DecisionsBytes
 	return actors.Config{
-		Models: []actors.Model{served}, Stream: streams, Supervise: supervise.DefaultConfig(),
+		Decisions: &decisions,
+		Models:    []actors.Model{served}, Stream: streams, Supervise: supervise.DefaultConfig(),
 		TokenizeMax: runtime.GOMAXPROCS(0), DrainWait: c.DrainTimeout,
 	}, nil
 }

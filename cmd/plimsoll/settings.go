@@ -51,12 +51,16 @@ func (c *Config) settings() []setting {
 		optionalText("tokenizer", "read the model's tokenizer.json and chat template from `DIR` (default: the embedded model's)", &c.TokenizerDir),
 		choice("render", "turn chats into prompts here or, for models whose engine renders by code, leave all of them to the engine, by `WHO`", &c.Render, renderings()),
 		choice("policy", "choose replicas by `POLICY`", &c.Policy, policy.Names()),
+		specs("shadow-policy", "try `POLICY` on the traffic without acting on it, and count where it would have decided otherwise; once for each. "+
+			"One of those of --policy", parseShadow, &c.ShadowPolicies),
+		count("decisions", "remember how the last `N` requests were routed, for plimsoll explain and /debug/decisions; 0: none", 0, &c.Decisions),
+		count("decisions-bytes", "remember as many of them as take `N` bytes at most", 0, &c.DecisionsBytes),
 		weight("weight-reuse", "lean to cache reuse with `WEIGHT` above 1, to even load below it, where the policy weighs them", &c.ReuseWeight),
 		weight("weight-ttft", "lean to a short time to the first token with `WEIGHT` above 1, to the pace of all answers below it, where the policy "+
 			"weighs them", &c.TTFTWeight),
 		choice("admission", "reserve what an answer is expected to take or, strictly, the most it may take, by `MODE`", &c.Admission, admissions()),
 		optionalText("api-key-file", "serve only clients that show a key of `FILE`, which has a line for each, as name: key (default: no key is needed)", &c.APIKeyFile),
-		optionalText("admin-listen", "serve /admin/replicas and /metrics for operators on `HOST:PORT` (default: not at all)", &c.AdminListen),
+		optionalText("admin-listen", "serve /admin/replicas, /debug/decisions and /metrics for operators on `HOST:PORT` (default: not at all)", &c.AdminListen),
 		optionalText("admin-key-file", "`FILE` of the keys that operators must show on the admin port, as --api-key-file (default: that one's keys, "+
 			"and replicas are added and removed on loopback alone)", &c.AdminKeyFile),
 		optionalText("tls-cert", "serve TLS with the certificate and its chain in the PEM `FILE` (default: clear text)", &c.TLSCert),

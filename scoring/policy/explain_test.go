@@ -70,3 +70,27 @@ func TestEveryPolicyExplains(t *testing.T) {
 		}
 	})
 }
+
+// TestExplainBeforeAndAfter: the terms of what is dispatched are the same before Decide and after it, until the policy is told; and
+// deciding again decides alike but for ties: none is left here.
+func TestExplainBeforeAndAfter(t *testing.T) {
+	everyPolicy(t, func(t *testing.T, fresh func(uint64) policy.Policy) {
+		t.Helper()
+		p := fresh(1)
+		holder := with(idle("a"), func(c *candidate) { c.OverlapTokens, c.NeedBlocks = 96, 8 })
+		busy := with(idle("b"), func(c *candidate) { c.Load.Running, c.Load.DecodeKVTokens, c.Load.RemainingOutputTokens = 3, 900, 300 })
+		d := usual()
+		pass, fits := looked(p, start, []candidate{holder, busy, full("c")}, policy.Queue{})
+		for range 3 {
+			before := policy.Values(p, pass, d, fits, nil)
+			dec := p.Decide(d, fits)
+			require.Equal(t, policy.Dispatch, dec.Verdict)
+			require.Equal(t, before, policy.Values(p, pass, d, fits, nil))
+			require.Len(t, before, 3*len(p.Terms()))
+			aim, ok := dec.Aim()
+			require.True(t, ok)
+			require.Equal(t, dec.Index, aim)
+			p.OnDispatch(d, fits, dec.Index)
+		}
+	})
+}

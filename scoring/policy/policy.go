@@ -94,13 +94,15 @@ type Policy interface {
 	Name() string
 	// Begin starts a pass over the queue and forgets what was held in the one before. p is kept until the next Begin.
 	Begin(p *Pass)
-	// Decide answers for one request; fits has one entry a candidate and is not kept.
+	// Decide answers for one request; fits has one entry a candidate and is not kept. It changes nothing but what is held in the
+	// pass and the numbers that break ties.
 	Decide(d *Demand, fits []Fit) Decision
 	// Bound is until when a request may be held while others could take it: from then on it takes the best that can.
 	Bound(d *Demand) time.Time
 	// Idle reports whether no request within its bound would be dispatched now, whatever it is, and when to look again.
 	Idle() (wake time.Time, idle bool)
-	// Terms names the parts of a candidate's cost and Explain appends their values; the last is the one that is compared.
+	// Terms names the parts of a candidate's cost and Explain appends their values; the last is the one that is compared. Explain
+	// changes nothing; see [Values] for when.
 	Terms() []string
 	Explain(d *Demand, fits []Fit, i int, dst []float64) []float64
 	// OnDispatch, OnFirstToken and OnEnd tell what became of a request that Decide sent to a replica; policies without

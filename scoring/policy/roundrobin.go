@@ -43,9 +43,13 @@ func (p *roundRobin) Decide(d *Demand, fits []Fit) Decision {
 	if next < 0 {
 		next = first
 	}
-	id := p.pass.Fleet[next].ID
-	p.last = &id
 	return Decision{Verdict: Dispatch, Index: next}
+}
+
+// OnDispatch implements [Policy].
+func (p *roundRobin) OnDispatch(_ *Demand, _ []Fit, i int) {
+	id := p.pass.Fleet[i].ID
+	p.last = &id
 }
 
 // turn is 0 if a candidate comes after the one taken last, else 1.

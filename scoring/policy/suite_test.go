@@ -491,7 +491,10 @@ func TestRoundRobinTakesTurns(t *testing.T) {
 	fleet := []candidate{idle("a"), full("b"), idle("c"), idle("d")}
 	got := make([]int, 0, 5)
 	for range cap(got) {
-		got = append(got, decide(p, start, usual(), fleet).Index)
+		_, fits := looked(p, start, fleet, policy.Queue{})
+		i := p.Decide(usual(), fits).Index
+		p.OnDispatch(usual(), fits, i)
+		got = append(got, i)
 	}
 	require.Equal(t, []int{0, 2, 3, 0, 2}, got)
 	fleet = slices.Delete(fleet, 2, 3) // the last one taken leaves: the next by name follows

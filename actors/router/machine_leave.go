@@ -1,0 +1,34 @@
+package router
+
+import (
+	"plimsoll/actors/fault"
+	"plimsoll/actors/stream"
+)
+
+// withdraw forgets a submission that was taken back.
+func (m *machine) withdraw(w stream.Withdraw) {
+	if e := m.queuedAs[w.Call]; e != nil && names(w, e.sub.Number) {
+		m.waiting.Remove(e.id)
+		m.dequeued(e)
+		m.emit(tellCall{w.Call, stream.Withdrawn{Number: w.Number}})
+		m.left(e)
+		return
+	}
+	if by := m.byCall[w.Call]; by != nil && names(w, by.entry.sub.Number) {
+		by.gone = true
+		delete(m.byCall, w.Call)
+		m.emit(tellCall{w.Call, stream.Withdrawn{Number: w.Number}})
+		m.left(by.entry)
+	}
+}
+
+// names says whether a withdrawal is about a submission; number 0 is about any.
+func names(w stream.Withdraw, number uint64) bool { return w.Number == 0 || w.Number == number }
+
+func (m *machine) reject(e *entry, f *fault.Fault) {
+	m.emit(refused{f.Kind})
+	m.emit(tellCall{e.sub.Call, stream.Rejected{Number: e.sub.Number, Fault: f}})
+	if m.trace != nil {
+		m.trace.Rejected(m.now, subjectOf(e, e.sub.Legs[0].Leg), e.tokens(), f.Message)
+	}
+}

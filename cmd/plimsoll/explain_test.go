@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/actors/admin"
+)
+
+// served runs a node in this process until the test ends and returns the URLs of its two ports.
+func served(t *testing.T, adjust func(*Config)) (api, operators string) {
+	t.Helper()
+	c := DefaultConfig()
+	operatorsAt := "127.0.0.1:0"
+	c.Listen, c.AdminListen = "127.0.0.1:0", &operatorsAt
+	if adjust != nil {
+		adjust(&c)
+	}
+	var out, errs bytes.Buffer
+	n, err := startNode(c, terminal{
+		in: strings.NewReader(""), out: &out, err: &errs, getenv: environment(nil), environ: func() []string { return nil },
+	}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	signals, ended := make(chan os.Signal, 1), make(chan error, 1)
+	go func() { ended <- n.run(signals) }()
+	t.Cleanup(func() {
+		signals <- syscall.SIGTERM
+		require.NoError(t, <-ended)
+	})
+	return "http://" + n.listener.Addr().String(), "http://" + n.admin.listener.Addr().String()
+}
+
+// chats has a chat answered and returns its X-Request-Id.
+func chats(t *testing.T, api, id string) string {
+	t.Helper()
+	body := `{"model":"plimsoll-sim","messages":[{"role":"user","content":"SECRET hello"}],"max_tokens":8}`
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, api+"/v1/chat/completions", strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	if id != "" {
+		req.Header.Set("X-Request-Id", id)
+	}
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close() //nolint:errcheck // only read from
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, res.StatusCode, string(text))
+	return res.Header.Get("X-Request-Id")
+}
+
+func TestExplainOnARunningNode(t *testing.T) {
+	api, operators := served(t, func(c *Config) { c.ShadowPolicies = []shadowPolicy{"round-robin"} })
+	require.Equal(t, "my//first.1", chats(t, api, "my//first.1"))
+	given := chats(t, api, "")
+
+	// What became of a request may be a moment later than its answer.
+	explained := func(args ...string) string {
+		code, out, errs := plimsoll(t, "", append([]string{"explain", "--admin", operators}, args...)...)
+		require.Zero(t, code, errs)
+		return out
+	}
+	for _, id := range []string{"my//first.1", given} {
+		require.Eventually(t, func() bool { return strings.Contains(explained("--request", id), "\ndone: went to sim-") }, 10*time.Second, 5*time.Millisecond)
+		out := explained("--request", id)
+		require.Contains(t, out, "request "+id+", plimsoll-sim, policy token-load, ")
+		require.Contains(t, out, "at once: dispatch")
+		require.Contains(t, out, "predicted ")
+		require.Contains(t, out, "came ")
+		require.Contains(t, out, "shadow round-robin, at once: dispatch to sim-")
+		require.NotContains(t, out, "SECRET")
+		require.Equal(t, 4, strings.Count(out, "ready")+strings.Count(out, "warming"), "four replicas")
+	}
+	require.Contains(t, explained(), "request "+given+",", "the last one")
+	require.Equal(t, 2, strings.Count(explained("--last", "5"), "policy token-load"))
+
+	require.Contains(t, explained("--prompt", "hello", "--max-tokens", "5"), "would go to sim-")
+	require.Contains(t, explained("--tokens", "1, 2,3", "--model", "plimsoll-sim"), "3 prompt tokens")
+	file := filepath.Join(t.TempDir(), "chat.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"model":"plimsoll-sim","messages":[{"role":"user","content":"hi"}]}`), 0o600))
+	require.Contains(t, explained("--body", file), "request (hypothetical), plimsoll-sim, ")
+	var all admin.Decisions
+	require.NoError(t, json.Unmarshal([]byte(explained("--last", "9", "--json")), &all))
+	require.Len(t, all.Decisions, 2, "what was only asked is not among them")
+
+	code, _, errs := plimsoll(t, "", "explain", "--admin", operators, "--request", "other")
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, `nothing is remembered of a request "other"`)
+	code, _, errs = plimsoll(t, `{"messages":`, "explain", "--admin", operators, "--body", "-")
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "no request in JSON")
+}
+
+func TestExplainSaysThatNothingIsRemembered(t *testing.T) {
+	api, operators := served(t, func(c *Config) { c.Decisions = 0 })
+	chats(t, api, "x")
+	code, out, errs := plimsoll(t, "", "explain", "--admin", operators)
+	require.Zero(t, code, errs)
+	require.Contains(t, out, "--decisions")
+}
+
+func TestExplainExplainsMistakes(t *testing.T) {
+	for want, args := range map[string][]string{
+		"needs --admin URL":            {},
+		"e.g. http://127.0.0.1:9090":   {"--admin", "127.0.0.1:9090"},
+		"choose one of":                {"--admin", "http://x", "--request", "a", "--prompt", "b"},
+		"go with --prompt or --tokens": {"--admin", "http://x", "--request", "a", "--max-tokens", "4"},
+		"no token ID":                  {"--admin", "http://x", "--tokens", "1,b"},
+		"--last must be at least 1":    {"--admin", "http://x", "--last", "0"},
+		"no variable NONE":             {"--admin", "http://x", "--api-key-env", "NONE"},
+		"--body: open none.json":       {"--admin", "http://x", "--body", "none.json"},
+	} {
+		code, _, errs := plimsoll(t, "", append([]string{"explain"}, args...)...)
+		require.Equal(t, 2, code, args)
+		require.Contains(t, errs, want)
+	}
+	code, _, errs := plimsoll(t, "", "explain", "--admin", "http://127.0.0.1:1")
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "--admin-listen")
+}
+
+func TestShadowPoliciesAreChecked(t *testing.T) {
+	code, _, errs := plimsoll(t, "", "serve", "--shadow-policy", "best")
+	require.Equal(t, 2, code)
+	require.Contains(t, errs, `unknown policy "best"`)
+}
