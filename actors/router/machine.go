@@ -163,7 +163,7 @@ type pass struct {
 	// generation changes whenever what the indexes know of the fleet must be looked up anew; places is what it stands for.
 	generation uint64
 	places     []*replica.Place
-	// standing is what decides whether a request can ever be served; changed: it is not what the pass before saw.
+	// standing is what decides whether a request can ever be served; changed: it is not what the last scan of the queue saw.
 	standing []standing
 	changed  bool
 	longest  scoring.Tokens // sequence that any configured replica takes

@@ -41,7 +41,7 @@ func (m *machine) pump(now time.Time, vs []view) {
 			m.retry(wake)
 			return
 		}
-		m.due = false
+		m.due, m.pass.changed = false, false
 		again = m.scan(now, vs) && m.waiting.Len() > 0
 	}
 	clear(m.fresh)

@@ -98,7 +98,8 @@ func longest(vs []view) scoring.Tokens {
 func (m *machine) look(now time.Time, vs []view) {
 	p := &m.pass
 	m.fleet = slices.Grow(m.fleet[:0], len(vs))[:len(vs)]
-	if p.changed = len(p.places) != len(vs); p.changed {
+	if len(p.places) != len(vs) {
+		p.changed = true
 		p.places, p.generation = make([]*replica.Place, len(vs)), p.generation+1
 		p.standing = make([]standing, len(vs))
 	}

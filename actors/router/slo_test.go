@@ -298,6 +298,19 @@ func (c *clerk) run(d time.Duration) {
 	}
 }
 
+// deliver lets the replicas answer; those that are given something back tell of the room.
+func (c *clerk) deliver() {
+	for back := -1; back != c.back; {
+		back = c.back
+		c.rig.deliver()
+		if c.back > back {
+			for _, s := range c.sites {
+				c.step(replica.Room{Replica: s.ref.ID})
+			}
+		}
+	}
+}
+
 // begin has the replicas work on what they were given.
 func (c *clerk) begin() {
 	for _, p := range c.placed {
