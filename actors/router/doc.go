@@ -37,4 +37,12 @@
 //
 // If the actor fails, its state is lost on purpose. The new instance asks every live call to submit again what was not
 // placed; their arrival decides their place. Grants it does not know are given back.
+//
+// # SLOs
+//
+// A request that says how fast its answer has to come (stream.SLO) has its first token predicted when it comes (scoring/slo), from
+// what stands before it in the queue's order, and is refused at once if that is too late on every replica. While it waits it is shed
+// at the moment from which its prefill alone, behind what its replica has been sent, would take too long. Its place in the queue is
+// what it would be without; a request whose first attempt has failed is not turned away for it. Retry-After of every refusal for
+// want of room is the same prediction, of room behind all that waits.
 package router

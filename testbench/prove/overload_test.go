@@ -44,6 +44,8 @@ type phase struct {
 	seed uint64 // of arrivals and lengths: what is compared has the same ones
 	from time.Duration
 	of   []load.Sample
+	// prompts are the lengths of theirs.
+	prompts []int
 }
 
 // TestOverload: thrice of what saturates the fleet comes for a minute. Who is let in is answered in time, nobody else waits, as much
@@ -59,7 +61,7 @@ func TestOverload(t *testing.T) {
 		{name: "0.5 after", load: 0.5, last: 30 * time.Second, seed: 1},
 	}
 	o.run(t, rate, phases)
-	rows := [][]string{{"load", "sent/s", "200", "429", "503", "other", "in time", "% of 200", "good/s", "prompt tokens/s", "TTFT p50 ms", "p95 ms", "p99 ms", "lag p99 ms", "max ms"}}
+	rows := [][]string{{"load", "sent/s", "200", "429", "503", "other", "in time", "% of 200", "good/s", "prompt tokens/s", "Retry-After p50 s", "TTFT p50 ms", "p95 ms", "p99 ms", "lag p99 ms", "max ms"}}
 	var wrong []string
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for i := range phases {
@@ -85,8 +87,8 @@ func TestOverload(t *testing.T) {
 	if after.Seconds() > firstTokenAfter*before.Seconds() {
 		fail("the first token takes %s from %s after the burst on, %s before it", after, healedAfter, before)
 	}
-	t.Logf("%d x %s with %d slots; %.2f requests a second saturate them; an SLO of %s and %s a prompt token\n%s\ngood at load 3 ÷ at load 1: %.2f; TTFT p50 after ÷ before: %.2f\nCPU: node %s",
-		overloadReplicas, overloadProfile, overloadSlots, rate, overloadSLO, overloadPerToken, report.Table(rows), three/one, after.Seconds()/before.Seconds(), o.node.stop(t))
+	t.Logf("%d x %s with %d slots; %.2f requests a second saturate them; an SLO of %s and %s a prompt token\n%s\nwho is let in at load 3\n%s\ngood at load 3 ÷ at load 1: %.2f; TTFT p50 after ÷ before: %.2f\nCPU: node %s",
+		overloadReplicas, overloadProfile, overloadSlots, rate, overloadSLO, overloadPerToken, report.Table(rows), report.Table(phases[2].letIn()), three/one, after.Seconds()/before.Seconds(), o.node.stop(t))
 	if len(wrong) > 20 {
 		wrong = append(wrong[:20], fmt.Sprintf("and %d more", len(wrong)-20))
 	}
@@ -98,6 +100,8 @@ type overload struct {
 	node   *program
 	client *http.Client
 	rng    *rand.Rand
+	// prompts are the lengths of all that was made, in order.
+	prompts []int
 }
 
 func newOverload(t *testing.T) *overload {
@@ -120,6 +124,7 @@ func newOverload(t *testing.T) *overload {
 func (o *overload) call(at time.Duration, lengths *rand.Rand, hurried bool) load.Call {
 	prompt := int(min(4000, max(32, 400*math.Exp(0.9*lengths.NormFloat64()))))
 	output := int(min(256, max(8, 48*math.Exp(0.6*lengths.NormFloat64()))))
+	o.prompts = append(o.prompts, prompt)
 	ids := make([]uint32, prompt)
 	for i := range ids {
 		ids[i] = o.rng.Uint32N(4000)
@@ -172,6 +177,7 @@ func (o *overload) crowd(n int) []load.Call {
 func (o *overload) run(t *testing.T, rate float64, phases []phase) {
 	t.Helper()
 	var calls []load.Call
+	o.prompts = nil
 	at := time.Duration(0)
 	for i := range phases {
 		p := &phases[i]
@@ -192,6 +198,7 @@ func (o *overload) run(t *testing.T, rate float64, phases []phase) {
 		for j := range samples {
 			if s := &samples[j]; s.At >= p.from && s.At < p.from+p.last {
 				p.of = append(p.of, *s)
+				p.prompts = append(p.prompts, o.prompts[j])
 			}
 		}
 	}
@@ -255,6 +262,43 @@ func (p *phase) promptTokensPerSecond() float64 {
 	return float64(n) / p.last.Seconds()
 }
 
+// retryAfter is the median of what those that were refused were told.
+func (p *phase) retryAfter() string {
+	var told []int
+	for i := range p.of {
+		if n, err := strconv.Atoi(p.of[i].RetryAfter); err == nil {
+			told = append(told, n)
+		}
+	}
+	n, ok := report.Quantile(told, 0.5)
+	if !ok {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}
+
+// letIn tells how many were let in, by the length of their prompts.
+func (p *phase) letIn() [][]string {
+	rows := [][]string{{"prompt tokens", "sent", "let in", "%"}}
+	least := 0
+	for _, most := range []int{256, 512, 1024, 2048, 4096} {
+		sent, in := 0, 0
+		for i := range p.of {
+			if n := p.prompts[i]; n > least && n <= most {
+				sent++
+				if p.of[i].Status == http.StatusOK {
+					in++
+				}
+			}
+		}
+		rows = append(rows, []string{
+			fmt.Sprintf("%d to %d", least+1, most), strconv.Itoa(sent), strconv.Itoa(in), fmt.Sprintf("%.0f", 100*float64(in)/float64(max(1, sent))),
+		})
+		least = most
+	}
+	return rows
+}
+
 func (p *phase) goodPerSecond() float64 { return float64(p.good()) / p.last.Seconds() }
 
 func (p *phase) row() []string {
@@ -263,7 +307,7 @@ func (p *phase) row() []string {
 	return []string{
 		p.name, fmt.Sprintf("%.1f", float64(len(p.of))/p.last.Seconds()), strconv.Itoa(ok), strconv.Itoa(busy), strconv.Itoa(none),
 		strconv.Itoa(len(p.of) - ok - busy - none), strconv.Itoa(p.good()), fmt.Sprintf("%.1f", 100*float64(p.good())/float64(max(1, ok))),
-		fmt.Sprintf("%.2f", p.goodPerSecond()), fmt.Sprintf("%.0f", p.promptTokensPerSecond()), report.Milliseconds(first, 0.5), report.Milliseconds(first, 0.95), report.Milliseconds(first, 0.99),
+		fmt.Sprintf("%.2f", p.goodPerSecond()), fmt.Sprintf("%.0f", p.promptTokensPerSecond()), p.retryAfter(), report.Milliseconds(first, 0.5), report.Milliseconds(first, 0.95), report.Milliseconds(first, 0.99),
 		report.Milliseconds(lags(p.of), 0.99), report.Milliseconds(lags(p.of), 1),
 	}
 }

@@ -153,7 +153,7 @@ func (r *Recorder) giveUp() bool {
 func (r *Recorder) drop(x *item) {
 	r.tokens -= x.tokens
 	x.tokens, x.summary = 0, stream.Summary{}
-	for i := range r.items {
+	for i := len(r.items) - 1; i >= 0; i-- { // it came of late, as a rule
 		if r.items[i] == x {
 			r.items = append(r.items[:i], r.items[i+1:]...)
 			r.deps.Dropped(1)
