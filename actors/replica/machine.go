@@ -95,6 +95,8 @@ type machine struct {
 	feedReady    bool
 	feedBy       time.Time // ready without the feed at this time
 
+	prefilledAt time.Time // when a ticket last waited for its first token
+
 	answered   scoring.Ticket // the last Reserve's
 	recovering bool
 	awaited    int // announcements still to come
@@ -165,6 +167,9 @@ func (m *machine) emit(e effect) { m.out = append(m.out, e) }
 // step takes one message and returns what is to be done, in order.
 func (m *machine) step(now time.Time, message any) []effect {
 	m.out = nil
+	if m.ledger.Prefilling() {
+		m.prefilledAt = now
+	}
 	switch e := message.(type) {
 	case *Reserve:
 		m.reserve(now, e)
@@ -440,6 +445,6 @@ func (m *machine) snapshot() *Snapshot {
 		Told: m.told, Load: m.ledger.Load(), Answered: m.answered, CoolingUntil: m.coolingUntil, EngineModel: m.engineModel,
 		Adapters: m.adapters, EngineLoad: m.engineLoad, LastError: m.lastError, Since: m.since,
 		Suspect: m.watch.phase == suspect, Hung: m.watch.phase == hung, QuotaSeats: m.ramp.quota(), StepP99: m.stepP99(),
-		LeaveBy: m.leaveBy, Kept: m.keep, Strikes: m.strikes.Strikes(),
+		PrefilledAt: m.prefilledAt, LeaveBy: m.leaveBy, Kept: m.keep, Strikes: m.strikes.Strikes(),
 	}
 }

@@ -369,6 +369,7 @@ func TestMilestones(t *testing.T) {
 	ticket := b.granted()
 	require.EqualValues(t, 100, b.m.snapshot().Load.QueuedPrefillTokens)
 	require.False(t, room(b.step(Started{ticket})), "a first token makes no room")
+	require.Equal(t, b.now, b.m.snapshot().PrefilledAt, "until then it was at the prompt")
 	require.Zero(t, b.m.snapshot().Load.QueuedPrefillTokens)
 	require.Empty(t, b.step(Started{ticket}), "once")
 	require.True(t, has[publish](b.step(Progress{Ticket: ticket, Produced: 20})))

@@ -37,6 +37,9 @@ type Snapshot struct {
 	Hung bool
 	// QuotaSeats is how many seats may be booked while it ramps up; nil: all.
 	QuotaSeats *int
+	// PrefilledAt is when a ticket last waited for its first token, as far as that is over; the zero time if none has. While
+	// Load.Reserved is not 0 some do.
+	PrefilledAt time.Time
 	// StepP99 is the gap between two tokens of a stream that 99 of 100 do not exceed; nil: too few were seen.
 	StepP99 *time.Duration
 	// Lingering are the tickets that nobody will announce to the actor's next instance: their attempts have returned, and the

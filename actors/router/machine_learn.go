@@ -48,10 +48,11 @@ func (m *machine) forget(vs []view) {
 	m.outliers.prune(vs)
 }
 
-// steps learns how fast a replica decodes. A step reads the KV of the whole batch, and is slower while a prefill goes on.
+// steps learns how fast a replica decodes. A step reads the KV of the whole batch. It is many times slower while a prefill goes
+// on, so that a run of steps counts only if there was none from its beginning on: else a busy replica would look like a sick one.
 func (m *machine) steps(now time.Time, s stream.Steps, vs []view) {
 	v := find(vs, s.Replica)
-	if v == nil || v.snap.Load.Reserved > 0 {
+	if v == nil || v.snap.Load.Reserved > 0 || v.snap.PrefilledAt.After(s.Since) {
 		return
 	}
 	m.learner.Step(s.Replica, max(s.KVTokens, v.snap.Load.DecodeKVTokens), s.Gap)

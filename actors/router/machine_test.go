@@ -860,8 +860,11 @@ func TestLearning(t *testing.T) {
 	r.step(stream.Steps{Replica: "a", KVTokens: 100, Gap: time.Second})
 	require.Equal(t, before, r.m.learner.Rates("a"), "a prefill is under way")
 	s.ledger.Start(c.Ticket, r.now)
+	s.snap.PrefilledAt = r.now
+	r.step(stream.Steps{Replica: "a", KVTokens: 100, Since: r.now.Add(-time.Millisecond), Gap: time.Second})
+	require.Equal(t, before, r.m.learner.Rates("a"), "one was, for some of these steps")
 	for range 1000 {
-		r.step(stream.Steps{Replica: "a", KVTokens: 100, Gap: 50 * time.Millisecond})
+		r.step(stream.Steps{Replica: "a", KVTokens: 100, Since: r.now, Gap: 50 * time.Millisecond})
 	}
 	require.InEpsilon(t, 0.05, r.m.learner.Rates("a").StepSecondsAt(50_000), 0.2)
 }

@@ -198,7 +198,7 @@ func (m *machine) milestones(at time.Time, a *attempt) {
 		m.emit(toReplica{p.Ref, replica.Progress{Ticket: p.Claim.Ticket, Produced: scoring.Tokens(a.produced)}})
 		m.emit(toRouter{Steps{
 			Replica: p.Ref.ID, KVTokens: p.Claim.PromptTokens + scoring.Tokens(a.produced),
-			Gap: at.Sub(a.stepped) / time.Duration(n),
+			Since: a.stepped, Gap: at.Sub(a.stepped) / time.Duration(n),
 		}})
 		a.reported, a.stepped = a.produced, at
 	}

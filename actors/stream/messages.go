@@ -42,6 +42,7 @@ type (
 	Steps struct {
 		Replica  scoring.ReplicaID
 		KVTokens scoring.Tokens
+		Since    time.Time     // of the token before the first of them
 		Gap      time.Duration // mean time between two tokens
 	}
 	// Finished tells of the end of an attempt that gave tokens. May be lost.

@@ -299,6 +299,9 @@ func (l *Ledger) NextExpiry() (time.Time, bool) {
 	return next, found
 }
 
+// Prefilling says whether some ticket waits for its first token.
+func (l *Ledger) Prefilling() bool { return l.states[Reserved] > 0 }
+
 // End frees what a ticket holds: the engine has let go of it. It does so once; of a ticket that has ended or was never
 // booked it changes nothing, counts that and says false.
 func (l *Ledger) End(t scoring.Ticket, reason EndReason) bool {
