@@ -60,6 +60,7 @@ const (
 	reserving
 	denied
 	placed
+	queued
 	rejected
 	withdrawn
 	firstToken
@@ -189,6 +190,11 @@ func (b *Batch) Denied(at time.Time, ticket scoring.Ticket, id scoring.ReplicaID
 // Placed notes that a reservation was passed on to its request.
 func (b *Batch) Placed(at time.Time, ticket scoring.Ticket) {
 	b.notes = append(b.notes, note{kind: placed, at: at, ticket: ticket})
+}
+
+// Queued notes that a leg of so many prompt tokens waits, behind so many submissions, though nobody may have decided for it yet.
+func (b *Batch) Queued(at time.Time, s Subject, prompt scoring.Tokens, before int) {
+	b.notes = append(b.notes, note{kind: queued, at: at, subject: s, prompt: prompt, queue: policy.Queue{Requests: before}})
 }
 
 // Rejected notes that a submission was turned away, with all its legs. s is the first one, of so many prompt tokens.

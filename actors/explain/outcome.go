@@ -36,8 +36,10 @@ func (w *Watch) moved(n *note) {
 			if i, ok := n.decision.Aim(); ok {
 				aim = string(w.pass.Fleet[i].ID)
 			}
-			r.hold(n.at, n.decision.Cause, aim)
+			r.hold(n.at, n.decision.Cause.String(), aim)
 		}
+	case queued:
+		r = w.queued(n)
 	case reserving:
 		r = w.reserving(n)
 	case denied:
@@ -61,6 +63,24 @@ func (w *Watch) moved(n *note) {
 		w.settle(r)
 	}
 }
+
+// queued is the beginning of a wait, as long as nobody has decided for it.
+func (w *Watch) queued(n *note) *Record {
+	r := w.find(n.subject.Entry, n.subject.Leg)
+	if r == nil {
+		r = begin(w.model, "", n, n.queue.Requests)
+		r.PromptTokens = int(n.prompt)
+		w.keep(r)
+	}
+	if k := len(r.Holds); k == 0 || !r.Holds[k-1].open {
+		r.hold(n.at, inQueue, "")
+	}
+	r.State = Waiting
+	return r
+}
+
+// inQueue is the cause of a wait before the first decision, or after a reservation was refused.
+const inQueue = "in the queue"
 
 // reserving begins to wait for the outcome of a decision.
 func (w *Watch) reserving(n *note) *Record {

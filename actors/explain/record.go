@@ -25,20 +25,20 @@ const (
 	Nothing   = "nothing was done"
 )
 
-// Record is how one leg of a request was routed. Seconds are since the first decision where nothing else is said.
+// Record is how one leg of a request was routed. Seconds are since At where nothing else is said.
 type Record struct {
 	Request string    `json:"request"`
 	Model   string    `json:"model"`
 	Policy  string    `json:"policy"`
 	Kind    string    `json:"kind"` // request, again, resume, hedge or hypothetical
 	Leg     int       `json:"leg"`
-	At      time.Time `json:"at"` // of the first decision
+	At      time.Time `json:"at"` // of the first decision, or since when it has waited for that
 	State   string    `json:"state"`
 	Error   string    `json:"error,omitempty"`
 
 	PromptTokens   int `json:"prompt_tokens"`
 	OutputTokens   int `json:"expected_output_tokens"`
-	QueuedRequests int `json:"queued_requests"` // that waited when it was decided first
+	QueuedRequests int `json:"queued_requests"` // that waited then
 
 	// Looks are the first decision and, if that was to wait, the last one.
 	Looks []Look `json:"looks"`
@@ -170,12 +170,14 @@ func (r *Record) look(at time.Time, t *policy.Table) {
 	if t.Decision.Cause != policy.NoCause {
 		l.Cause = t.Decision.Cause.String()
 	}
+	all := make([]float64, 0, len(t.Rows)*len(t.Terms)) // of all rows
 	for i := range t.Rows {
 		row := &t.Rows[i]
-		values := make([]float64, len(row.Values))
-		for j, v := range row.Values {
-			values[j] = finite(v)
+		from := len(all)
+		for _, v := range row.Values {
+			all = append(all, finite(v))
 		}
+		values := all[from:len(all):len(all)]
 		l.Candidates[i] = Candidate{
 			Replica: string(row.ID), State: row.State.String(), Fit: row.Reason.String(), OverlapTokens: int(row.OverlapTokens),
 			NeedBlocks: int(row.NeedBlocks), FreeBlocks: int(row.FreeBlocks), Requests: row.Requests, QueuedTokens: int(row.QueuedTokens),
@@ -197,7 +199,7 @@ func (r *Record) look(at time.Time, t *policy.Table) {
 		if i, ok := t.Decision.Aim(); ok {
 			aim = string(t.Rows[i].ID)
 		}
-		r.hold(at, t.Decision.Cause, aim)
+		r.hold(at, t.Decision.Cause.String(), aim)
 	case policy.Dispatch:
 		r.release(at)
 		row := &t.Rows[t.Decision.Index]
@@ -226,8 +228,8 @@ func (r *Record) compare(t *policy.Table) {
 }
 
 // hold begins a stretch of waiting, unless it goes on.
-func (r *Record) hold(at time.Time, cause policy.Cause, aim string) {
-	next := Hold{AfterSeconds: r.after(at), Cause: cause.String(), For: aim, open: true}
+func (r *Record) hold(at time.Time, cause, aim string) {
+	next := Hold{AfterSeconds: r.after(at), Cause: cause, For: aim, open: true}
 	if n := len(r.Holds); n > 0 && r.Holds[n-1].open {
 		switch last := &r.Holds[n-1]; {
 		case last.Cause == next.Cause && last.For == next.For:

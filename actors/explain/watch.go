@@ -222,7 +222,7 @@ func (w *Watch) note(n *note) {
 			s.policy.OnEnd(n.replica)
 		}
 		w.over(n)
-	case held, reserving, denied, placed, rejected, withdrawn:
+	case held, queued, reserving, denied, placed, rejected, withdrawn:
 		w.moved(n)
 	}
 }
@@ -243,6 +243,7 @@ func (w *Watch) decided(n *note) {
 	}
 	if w.cfg.Records > 0 {
 		r = w.record(n)
+		r.Policy, r.OutputTokens = w.batch.policyName, int(n.demand.OutputTokens) // it may have waited before anybody decided
 		r.look(n.at, &table)
 		r.Shadows = r.Shadows[:min(len(r.Shadows), len(w.shadows))] // those of the first decision stay
 	}
@@ -272,9 +273,14 @@ func (w *Watch) record(n *note) *Record {
 		return r
 	}
 	r := begin(w.model, w.batch.policyName, n, w.pass.Queue.Requests)
+	w.keep(r)
+	return r
+}
+
+// keep remembers a new record.
+func (w *Watch) keep(r *Record) {
 	w.records = append(w.records, r)
 	w.entries[r.entry] = append(w.entries[r.entry], r)
-	return r
 }
 
 // begin returns the record of a first decision.

@@ -41,8 +41,8 @@ type entry struct {
 	generation uint64
 	// keys are the prompts' block keys, by block size, made when first needed.
 	keys []blockKeys
-	// noted is what was noted last of each leg's decisions, where notes are taken.
-	noted []noted
+	// noted is what was noted last of the legs' decisions, where notes are taken; nil: nothing.
+	noted *noted
 }
 
 type blockKeys struct {

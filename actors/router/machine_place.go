@@ -36,6 +36,10 @@ func (m *machine) useless(now time.Time, e *entry, vs []view) *fault.Fault {
 		fits := m.fits(now, e, ask, &plan, vs, nil)
 		d := m.demand(e, ask, &plan, vs)
 		if dec, ok := m.pass.pass.Hopeless(d, fits); ok {
+			if m.trace != nil {
+				values := m.trace.Values(m.policy, &m.pass.pass, d, fits)
+				m.trace.Decided(subjectOf(e, ask.Leg), m.policy, &m.pass.pass, d, fits, values, dec)
+			}
 			return m.refusal(now, e, ask, dec, vs)
 		}
 	}

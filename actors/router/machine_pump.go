@@ -138,6 +138,9 @@ func (m *machine) enqueue(now time.Time, e *entry, head bool, vs []view) bool {
 		return false
 	}
 	m.queuedAs[e.sub.Call] = e
+	if m.trace != nil {
+		m.waits(e)
+	}
 	e.deadline = e.patience
 	if e.aims() {
 		e.deadline = m.until(e, e.leastPrefill)

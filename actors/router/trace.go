@@ -8,11 +8,12 @@ import (
 	"plimsoll/scoring/policy"
 )
 
-// noted is what was noted last of a leg's decisions: that it is held, for this cause and this replica.
+// noted is what was noted last of a leg's decisions: that it is held, for this cause and this replica. next is that of another leg.
 type noted struct {
 	leg   int
 	cause policy.Cause
 	aim   int
+	next  *noted
 }
 
 // Suppose asks what would be decided for a request that there is not: nothing is booked, counted or learned on its account. Of
@@ -47,7 +48,7 @@ func (m *machine) traced(e *entry, ask stream.Ask, d *policy.Demand, fits []poli
 	}
 	switch {
 	case last == nil:
-		e.noted = append(e.noted, noted{ask.Leg, dec.Cause, aim})
+		e.noted = &noted{ask.Leg, dec.Cause, aim, e.noted}
 		m.trace.Decided(subject, m.policy, p, d, fits, values, dec)
 		return dec
 	case dec.Verdict != policy.Hold:
@@ -61,12 +62,11 @@ func (m *machine) traced(e *entry, ask stream.Ask, d *policy.Demand, fits []poli
 
 // lastNoted is what was noted last of a leg; nil: nothing.
 func (e *entry) lastNoted(leg int) *noted {
-	for i := range e.noted {
-		if e.noted[i].leg == leg {
-			return &e.noted[i]
-		}
+	n := e.noted
+	for n != nil && n.leg != leg {
+		n = n.next
 	}
-	return nil
+	return n
 }
 
 // subjectOf names a leg to those who read the notes.
@@ -81,6 +81,13 @@ func subjectOf(e *entry, leg int) explain.Subject {
 		kind = explain.Again
 	}
 	return explain.Subject{Entry: uint64(e.id), Leg: leg, Request: e.sub.Call.Request.ID, Kind: kind}
+}
+
+// waits notes a submission that has taken its place in the queue.
+func (m *machine) waits(e *entry) {
+	for _, ask := range e.legs() {
+		m.trace.Queued(m.now, subjectOf(e, ask.Leg), e.promptTokens(ask), m.waiting.Len()-1)
+	}
 }
 
 // left notes a submission that was taken back.

@@ -33,7 +33,9 @@ func watchedRig(t *testing.T, replicas int, shadows ...string) *rig {
 	return r
 }
 
-func named(id string) *stream.Request { return &stream.Request{ID: id, Model: "m", N: 1} }
+func named(id string) *stream.Request {
+	return &stream.Request{ID: id, Model: "m", N: 1, MaxTokens: new(64)}
+}
 
 // record is the only one of a request.
 func (r *rig) record(id string) explain.Record {
@@ -107,6 +109,30 @@ func TestAHoldIsRemembered(t *testing.T) {
 	require.Equal(t, "b", got.Replica)
 }
 
+// TestAWaitIsRememberedThoughNobodyDecides: while nothing is free, a newcomer is not decided for.
+func TestAWaitIsRememberedThoughNobodyDecides(t *testing.T) {
+	r := watchedRig(t, 1)
+	r.sites[0].fill()
+	for i := range 3 { // whoever finds that the fleet is another than before is decided for
+		r.submit(r.askFor(named("one"), ids(10+i, 100)))
+	}
+	sub := r.submit(r.askFor(named("two"), ids(2, 100)))
+	got := r.record("two")
+	require.Equal(t, []any{explain.Waiting, 100, 3}, []any{got.State, got.PromptTokens, got.QueuedRequests})
+	require.Equal(t, "held (in the queue); waiting", got.Summary)
+	r.now = r.now.Add(180 * time.Millisecond)
+	r.sites[0].free()
+	r.step(replica.Room{Replica: "a"})
+	r.deliver()
+	r.places(sub)
+	got = r.record("two")
+	require.Len(t, got.Looks, 1)
+	require.InDelta(t, 0.18, got.Looks[0].AfterSeconds, 1e-9)
+	require.InDelta(t, 0.18, *got.WaitedSeconds, 1e-9)
+	require.Contains(t, got.Summary, "held 180 ms (in the queue); went to a")
+	require.Equal(t, "token-load", got.Policy)
+}
+
 // TestARefusalIsRemembered, and so is a client's leaving.
 func TestARefusalIsRemembered(t *testing.T) {
 	r := watchedRig(t, 1)
@@ -117,6 +143,17 @@ func TestARefusalIsRemembered(t *testing.T) {
 	require.Equal(t, "too small", got.Looks[0].Candidates[0].Fit)
 
 	r.sites[0].fill()
+	r.submit(r.askFor(named("waits"), ids(3, 100)))
+	r.submit(r.askFor(named("large too"), ids(4, 5000)))
+	got = r.record("large too")
+	require.Equal(t, explain.Refused, got.State)
+	require.Equal(t, "too small", got.Looks[0].Candidates[0].Fit, "also while others wait")
+
+	long := named("long")
+	long.N = 2
+	r.submit(r.askFor(long, ids(5, 5000)))
+	require.Equal(t, explain.Refused, r.record("long").State, "also if nobody decided for it")
+
 	sub := r.submit(r.askFor(named("leaves"), ids(2, 100)))
 	r.step(stream.Withdraw{Call: sub.Call})
 	require.Equal(t, explain.Left, r.record("leaves").State)
@@ -258,4 +295,51 @@ func TestShadows(t *testing.T) {
 	}
 	r.submit(r.askFor(named("three"), prompt))
 	require.Equal(t, "agree", r.record("three").Shadows[0].Outcome, "both wait")
+}
+
+// BenchmarkWatched is BenchmarkDecide of 1,000 tokens where somebody watches: what the router's goroutine does more, and what the
+// watch's does beside it, with and without shadows.
+func BenchmarkWatched(b *testing.B) {
+	for _, replicas := range []int{8, 64} {
+		for _, who := range []string{"nobody", "router", "watch", "watch and 2 shadows"} {
+			b.Run(fmt.Sprintf("replicas=%d/%s", replicas, who), func(b *testing.B) {
+				r := fleet(b, replicas)
+				var shadows []policy.Config
+				if who == "watch and 2 shadows" {
+					for _, name := range []string{"lmetric", "token-load"} {
+						cfg := policy.DefaultConfig()
+						cfg.Name = name
+						shadows = append(shadows, cfg)
+					}
+				}
+				w, err := explain.New(explain.DefaultConfig(), "m", shadows, 1, explain.Deps{Log: slog.New(slog.DiscardHandler), Panicked: b.FailNow})
+				require.NoError(b, err)
+				step := func(message any, vs []view) []effect {
+					if who == "nobody" {
+						return r.m.step(r.now, message, vs)
+					}
+					batch := w.Batch()
+					r.m.trace = batch
+					effects := r.m.step(r.now, message, vs)
+					if who != "router" {
+						w.Take(batch)
+					}
+					w.Keep(batch)
+					return effects
+				}
+				prompt, vs := ids(1, 1000), r.views()
+				req := &stream.Request{ID: "x", Model: "m", N: 1, MaxTokens: new(256)}
+				b.ReportAllocs()
+				for b.Loop() {
+					asked, ok := step(r.askFor(req, prompt), vs)[0].(reserve)
+					if !ok {
+						b.Fatal("not placed")
+					}
+					ticket, id := asked.claim.Ticket, asked.ref.ID
+					step(&replica.Granted{Ticket: ticket, Replica: id, Snapshot: snapOf(vs, id)}, vs)
+					step(stream.Failed{Replica: id, Ticket: ticket}, vs)
+				}
+			})
+		}
+	}
 }
