@@ -288,6 +288,8 @@ func (a *routerActor) perform(c actor.Context, effects []effect) {
 			a.deps.Meter.Ejected(string(e.id))
 			a.deps.Log.Warn("replica ejected: its steps take much longer than they did", slog.String("replica", string(e.id)),
 				slog.Float64("slowdown", e.slowdown), slog.Time("until", e.until))
+		case speculated:
+			e.tell()
 		case reranked:
 			a.deps.Meter.Reranked()
 		}

@@ -98,6 +98,8 @@ func (d *Machine) perform(to Shell, effects []effect) {
 			to.Dispatched(e.waited)
 		case ejected:
 			to.Ejected(e.id, e.slowdown, e.until)
+		case speculated:
+			e.tell()
 		case reranked:
 		default:
 			panic(fmt.Sprintf("router: no shell does %T", e))

@@ -59,6 +59,7 @@ func (refused) isEffect()    {}
 func (reranked) isEffect()   {}
 func (ejected) isEffect()    {}
 func (dispatched) isEffect() {}
+func (speculated) isEffect() {}
 
 // booking is what the router has asked a replica for and its snapshot does not show yet.
 type booking struct {
@@ -125,6 +126,8 @@ type machine struct {
 	aims         aims
 	// fresh are the first blocks of prompts dispatched since the last pump: who shares one may need less room than it did.
 	fresh map[prefix.Key]struct{}
+	// unsaid is what this step has speculated and no index has been told.
+	unsaid []speculated
 	// bound is a time before which no waiting request has waited as long as it may for a better replica.
 	bound time.Time
 	// retryAt is when a held request wants to be decided again though nothing was heard; zero if none does.
@@ -226,6 +229,7 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 		}
 		m.ended(now, e.Replica, e.Ticket, vs)
 	}
+	m.leave()
 	return m.out
 }
 

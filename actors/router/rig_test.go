@@ -158,6 +158,8 @@ func (r *rig) step(message any) {
 			r.kinds = append(r.kinds, e.kind)
 		case reranked:
 			r.ranks++
+		case speculated:
+			e.tell()
 		case dispatched:
 		}
 	}

@@ -3,13 +3,25 @@ package router
 import (
 	"time"
 
+	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 	"plimsoll/scoring"
+	"plimsoll/scoring/prefix"
 )
 
-// speculate counts a prompt as cached where it is to go, until the engine says so itself: at once, so that a burst of equal
-// prompts sees it. It is withdrawn if the place is refused, or the attempt fails before its first token. Where every request
+// speculated is a prompt that counts as cached on a replica, on behalf of a ticket.
+type speculated struct {
+	place  *replica.Place
+	ticket scoring.Ticket
+	keys   []prefix.Key
+	until  time.Time
+}
+
+func (s speculated) tell() { s.place.Index.Speculate(s.place.Slot, s.ticket, s.keys, s.until) }
+
+// speculate counts a prompt as cached where it is to go, until the engine says so itself: the next look-up sees it, but the
+// reservation is on its way before the index is written, which takes a while for a long prompt. It is withdrawn if the place is refused, or the attempt fails before its first token. Where every request
 // has blocks of its own, one that runs serves no other.
 func (m *machine) speculate(now time.Time, a *asked, vs []view) {
 	v := find(vs, a.place.Ref.ID)
@@ -18,8 +30,26 @@ func (m *machine) speculate(now time.Time, a *asked, vs []view) {
 		return
 	}
 	keys := a.by.entry.keysFor(m.cfg.Model, a.prompt, v.place.BlockTokens)
-	v.place.Index.Speculate(v.place.Slot, a.place.Claim.Ticket, keys, now.Add(m.cfg.SpeculationTTL))
+	m.unsaid = append(m.unsaid, speculated{v.place, a.place.Claim.Ticket, keys, now.Add(m.cfg.SpeculationTTL)})
 	m.note(keys)
+}
+
+// say writes into the indexes what this step has speculated so far.
+func (m *machine) say() {
+	for _, s := range m.unsaid {
+		s.tell()
+	}
+	clear(m.unsaid)
+	m.unsaid = m.unsaid[:0]
+}
+
+// leave hands on what is not written yet, to be written after all else is done.
+func (m *machine) leave() {
+	for _, s := range m.unsaid {
+		m.emit(s)
+	}
+	clear(m.unsaid)
+	m.unsaid = m.unsaid[:0]
 }
 
 // rode notes a prompt that has got its place, for those that wait and share its beginning.

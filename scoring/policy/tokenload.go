@@ -70,11 +70,11 @@ type tokenLoad struct {
 type target struct {
 	cost.Replica
 
-	blockTokens float64
-	usable      float64 // blocks
-	booked      float64 // blocks
-	open        bool
-	held        cost.Held // for it, in this pass
+	open bool
+	held cost.Held // for it, in this pass
+	free float64   // blocks
+	// How long a request waits there for each block that is missing, and at least, because seats are or its overdraft is not covered.
+	blockSeconds, leastSeconds float64
 }
 
 func newTokenLoad(cfg TokenLoadConfig, w cost.Weights, rng *rand.Rand) *tokenLoad {
@@ -87,12 +87,6 @@ func (*tokenLoad) Name() string { return tokenLoadName }
 // Begin implements [Policy].
 func (p *tokenLoad) Begin(pass *Pass) {
 	p.pass = pass
-	p.replicas = slices.Grow(p.replicas[:0], len(pass.Fleet))[:len(pass.Fleet)]
-	p.totals = slices.Grow(p.totals[:0], len(pass.Fleet))[:len(pass.Fleet)]
-	for i := range pass.Fleet {
-		p.replicas[i].held = cost.Held{}
-		p.look(i)
-	}
 	busy := pass.BusyShare()
 	p.prices.Decode = min(max(busy/(1-busy), p.cfg.DecodeMin), p.cfg.DecodeMax)
 	p.prices.NewBlocks = 0
@@ -101,16 +95,29 @@ func (p *tokenLoad) Begin(pass *Pass) {
 	if p.hit > 0 {
 		p.prices.NewBlocks = min(p.cfg.ReuseMax, p.cfg.ReuseShare*p.hit/max(1e-9, p.prompts-p.hit))
 	}
+	p.replicas = slices.Grow(p.replicas[:0], len(pass.Fleet))[:len(pass.Fleet)]
+	p.totals = slices.Grow(p.totals[:0], len(pass.Fleet))[:len(pass.Fleet)]
+	for i := range pass.Fleet {
+		p.replicas[i].held = cost.Held{}
+		p.look(i)
+	}
 }
 
 // look works out what a candidate is to whatever request.
 func (p *tokenLoad) look(i int) {
-	c, t := &p.pass.Fleet[i], &p.replicas[i]
+	c, t, stand := &p.pass.Fleet[i], &p.replicas[i], &p.pass.stands[i]
 	t.Replica = cost.ReplicaAt(p.pass.Now, &c.Load, c.Pending, c.Rates)
-	t.blockTokens = float64(max(1, c.Load.Limits.BlockTokens))
-	t.usable = float64(c.Load.UsableBlocks())
-	t.booked = float64(c.Load.BookedBlocks + c.PendingBlocks)
 	t.open = t.WaitSeconds < p.cfg.GateSeconds
+	booked := float64(c.Load.BookedBlocks + c.PendingBlocks)
+	t.free = float64(stand.free)
+	t.blockSeconds, t.leastSeconds = t.MemorySeconds(1, booked, &p.prices), 0
+	if stand.freeSeat < 1 {
+		t.leastSeconds = t.MemorySeconds(1, t.Residents, &p.prices)
+	}
+	if stand.full {
+		overdrawn := float64(c.Load.BookedBlocks + c.Load.OverdraftBlocks - c.Load.UsableBlocks())
+		t.leastSeconds = max(t.leastSeconds, overdrawn*t.blockSeconds)
+	}
 	p.wakeAt = time.Time{}
 }
 
@@ -178,7 +185,7 @@ func (p *tokenLoad) Decide(d *Demand, fits []Fit) Decision {
 		t := &p.replicas[i]
 		total := quote.TotalSeconds(&t.Replica, fits[i].OverlapTokens, &t.held)
 		if why != OK && total <= alike*all.cost {
-			total += p.memory(fits, i, &prices) // else it is out of the question already
+			total += t.memory(&fits[i]) // else it is out of the question already
 		}
 		p.totals[i] = total
 		all.offer(p.totals[i])
@@ -217,20 +224,9 @@ func waitable(why Reason, f *Fit) bool {
 }
 
 // memory is the wait for room on a candidate: for blocks, for a seat, or for its overdraft to be covered.
-func (p *tokenLoad) memory(fits []Fit, i int, prices *cost.Prices) float64 {
-	t := &p.replicas[i]
-	wait := t.MemorySeconds(t.missing(&fits[i]), t.booked, prices)
-	if why := p.pass.reasons[i]; why == NoSeats {
-		wait = max(wait, t.MemorySeconds(1, t.Residents, prices))
-	} else if why == Overdrawn {
-		c := &p.pass.Fleet[i]
-		wait = max(wait, t.MemorySeconds(float64(c.Load.BookedBlocks+c.Load.OverdraftBlocks-c.Load.UsableBlocks()), t.booked, prices))
-	}
-	return wait
+func (t *target) memory(f *Fit) float64 {
+	return max(t.leastSeconds, (float64(f.NeedBlocks)-t.free)*t.blockSeconds)
 }
-
-// missing is how many blocks a candidate is short of for a request.
-func (t *target) missing(f *Fit) float64 { return t.booked + float64(f.NeedBlocks) - t.usable }
 
 // takes says whether a candidate takes the request now, in this pass.
 func (p *tokenLoad) takes(i int) bool {
@@ -309,8 +305,7 @@ func (p *tokenLoad) Explain(d *Demand, fits []Fit, i int, dst []float64) []float
 	prices := p.prices
 	prices.Others = p.relief(d)
 	b := t.Cost(&demand, fits[i].OverlapTokens, t.held, &prices, &p.weights)
-	p.pass.reasons[i] = p.pass.Eligible(d, fits, i)
-	b.MemorySeconds = p.memory(fits, i, &prices)
+	b.MemorySeconds = t.memory(&fits[i])
 	parts := b.Parts()
 	return append(append(dst, parts[:]...), b.TotalSeconds())
 }
