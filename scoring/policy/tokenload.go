@@ -26,17 +26,17 @@ type TokenLoadConfig struct {
 	ReuseShare, ReuseMax float64
 	// BoundFactor is how many times that wait a request may be held for a better replica.
 	BoundFactor float64
-	// AlikeShare of the least cost is what learned rates cannot tell apart.
-	AlikeShare float64
+	// AlikeShare of the least cost, AlikeSeconds at most, is what learned rates cannot tell apart.
+	AlikeShare, AlikeSeconds float64
 	// QueueShare of the delay that a prefill means for those that wait in the router is its price.
 	QueueShare float64
 }
 
-// DefaultTokenLoad has the constants of the published trial, but for FCFSShare, QueueShare and AlikeShare: README.md says why.
+// DefaultTokenLoad has the constants of the published trial, but for FCFSShare, QueueShare and AlikeSeconds: README.md says why.
 func DefaultTokenLoad() TokenLoadConfig {
 	return TokenLoadConfig{
 		GateSeconds: 0.15, FCFSShare: 1.5, OwnShare: 0.1, GraceSeconds: 0.25, DecodeMin: 0.5, DecodeMax: 6,
-		ReuseShare: 0.5, ReuseMax: 6, BoundFactor: 4, AlikeShare: 0.01, QueueShare: 1,
+		ReuseShare: 0.5, ReuseMax: 6, BoundFactor: 4, AlikeShare: 0.05, AlikeSeconds: 0.02, QueueShare: 1,
 	}
 }
 
@@ -174,7 +174,7 @@ func (p *tokenLoad) Decide(d *Demand, fits []Fit) Decision {
 	quote := cost.NewQuote(&demand, &prices, &p.weights)
 	reasons := p.pass.reasons
 	// Of all that it may wait for, and of those that can take it.
-	all, able, alike := lowest{cost: math.Inf(1)}, lowest{cost: math.Inf(1)}, 1+p.cfg.AlikeShare
+	all, able := lowest{cost: math.Inf(1)}, lowest{cost: math.Inf(1)}
 	for i := range p.replicas {
 		why := p.pass.stands[i].eligible(d, &p.pass.Fleet[i], &fits[i])
 		reasons[i] = why
@@ -184,7 +184,7 @@ func (p *tokenLoad) Decide(d *Demand, fits []Fit) Decision {
 		}
 		t := &p.replicas[i]
 		total := quote.TotalSeconds(&t.Replica, fits[i].OverlapTokens, &t.held)
-		if why != OK && total <= alike*all.cost {
+		if why != OK && total <= p.alike(all.cost) {
 			total += t.memory(&fits[i]) // else it is out of the question already
 		}
 		p.totals[i] = total
@@ -233,9 +233,14 @@ func (p *tokenLoad) takes(i int) bool {
 	return p.replicas[i].open && p.pass.reasons[i] == OK
 }
 
+// alike is up to which cost a candidate counts as equal to the least.
+func (p *tokenLoad) alike(least float64) float64 {
+	return least + min(p.cfg.AlikeShare*least, p.cfg.AlikeSeconds)
+}
+
 // choose picks among those that cost nearly the least or, of them, those that can take the request.
 func (p *tokenLoad) choose(fits []Fit, least float64, able bool) int {
-	most := least * (1 + p.cfg.AlikeShare)
+	most := p.alike(least)
 	p.tied = p.tied[:0]
 	for i, total := range p.totals {
 		if total > most || able && p.pass.reasons[i] != OK {
