@@ -340,7 +340,7 @@ func (m *machine) supersede(call *stream.Call) {
 // prefill is how long a reservation's prompt will take its replica, as far as that has shown its own speed.
 func (m *machine) prefill(a *asked) *time.Duration {
 	c := &a.place.Claim
-	if a.by.entry.sub.Prompts[a.prompt].Raw || !m.learner.KnowsPrefill(a.place.Ref.ID) {
+	if a.by.entry.sub.Prompts[a.prompt].Raw || !m.learner.KnowsPrefill(a.place.Ref.ID, c.PrefillTokens, c.PromptTokens-c.PrefillTokens) {
 		return nil
 	}
 	rates := m.learner.Rates(a.place.Ref.ID)
@@ -355,7 +355,9 @@ func (m *machine) firstTokenIn(now time.Time, a *asked, prefill *time.Duration, 
 	if prefill == nil || v == nil {
 		return nil
 	}
-	at := cost.ReplicaAt(now, &v.snap.Load, m.pending(v.ref.ID).pending, m.learner.Rates(v.ref.ID))
+	others := m.pending(v.ref.ID).pending
+	others.Requests, others.PrefillTokens = others.Requests-1, others.PrefillTokens-a.place.Claim.PrefillTokens
+	at := cost.ReplicaAt(now, &v.snap.Load, others, m.learner.Rates(v.ref.ID))
 	took := *prefill + time.Duration(at.WaitSeconds*float64(time.Second))
 	return &took
 }

@@ -869,6 +869,28 @@ func TestLearning(t *testing.T) {
 	require.InEpsilon(t, 0.05, r.m.learner.Rates("a").StepSecondsAt(50_000), 0.2)
 }
 
+// TestFirstTokenIsPredicted: on an idle replica it takes the prompt's prefill and a step, and nothing is predicted where the
+// replica has not shown how fast it is with prompts of this length.
+func TestFirstTokenIsPredicted(t *testing.T) {
+	r := newRig(t, testConfig(), 1)
+	place := func(seed, tokens int) stream.Placement {
+		places := r.places(r.submit(r.ask(seed, tokens, new(16))))
+		require.Len(t, places, 1)
+		r.site("a").free()
+		return places[0]
+	}
+	require.Nil(t, place(1, 300).FirstToken)
+	for range 100 {
+		r.now = r.now.Add(time.Second)
+		r.step(stream.FirstToken{Replica: "a", PrefillTokens: 100, Took: 100 * time.Millisecond})
+	}
+	rates := r.m.learner.Rates("a")
+	got := place(2, 300)
+	require.NotNil(t, got.FirstToken)
+	require.InEpsilon(t, rates.PrefillSeconds(300, 0)+rates.StepSeconds, got.FirstToken.Seconds(), 1e-6)
+	require.Nil(t, place(3, 900).FirstToken)
+}
+
 // TestAdmissionWords: what the flag takes is what it shows.
 func TestAdmissionWords(t *testing.T) {
 	for a := range NumAdmissions {

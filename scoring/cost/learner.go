@@ -54,10 +54,15 @@ type observed struct {
 // prefillsKnown is how many prefills a replica must have shown before its own speed counts as known.
 const prefillsKnown = 3
 
-// KnowsPrefill says whether the replica itself has shown how fast it prefills; else Rates speaks of its fleet or its prior.
-func (l *Learner) KnowsPrefill(id scoring.ReplicaID) bool {
+// prefillReach is how many times as long as the longest that it has shown a prefill may be for that to say how long it takes.
+const prefillReach = 4
+
+// KnowsPrefill says whether the replica itself has shown how fast it prefills so many uncached tokens behind hit cached ones:
+// it has done some, and one that took a quarter of it or more. Else Rates speaks of its fleet or its prior, or goes on from
+// prompts that are over in one pass whatever their length.
+func (l *Learner) KnowsPrefill(id scoring.ReplicaID, tokens, hit scoring.Tokens) bool {
 	o := l.replicas[id]
-	return o != nil && o.prefills >= prefillsKnown
+	return o != nil && o.prefills >= prefillsKnown && l.cfg.Prior.PrefillSeconds(tokens, hit) <= prefillReach*o.speed.longest()
 }
 
 // NewLearner returns a learner that knows only its priors.

@@ -54,6 +54,15 @@ func (s *speed) sum() {
 	}
 }
 
+// longest is the longest prefill that is kept, as it was to take.
+func (s *speed) longest() float64 {
+	most := 0.0
+	for _, p := range s.last {
+		most = max(most, p.predicted)
+	}
+	return most
+}
+
 // median is the ratio that half of the predicted time does not exceed.
 func (s *speed) median() float64 {
 	s.order = append(s.order[:0], s.last...)

@@ -50,13 +50,16 @@ func TestKnowsPrefill(t *testing.T) {
 	for range 10 {
 		l.FirstToken(time.Time{}, "a", 1000, 0, time.Second)
 	}
-	require.True(t, l.KnowsPrefill("a"))
-	require.False(t, l.KnowsPrefill("b"))
+	require.True(t, l.KnowsPrefill("a", 1000, 0))
+	require.True(t, l.KnowsPrefill("a", 3500, 0))
+	require.False(t, l.KnowsPrefill("a", 9000, 0), "nothing like it was seen")
+	require.True(t, l.KnowsPrefill("a", 500, 9000), "most of it is cached")
+	require.False(t, l.KnowsPrefill("b", 1, 0))
 	for range prefillsKnown {
-		require.False(t, l.KnowsPrefill("b"))
+		require.False(t, l.KnowsPrefill("b", 1000, 0))
 		l.FirstToken(time.Time{}, "b", 1000, 0, time.Second)
 	}
-	require.True(t, l.KnowsPrefill("b"))
+	require.True(t, l.KnowsPrefill("b", 1000, 0))
 	l.Forget("b")
-	require.False(t, l.KnowsPrefill("b"))
+	require.False(t, l.KnowsPrefill("b", 1000, 0))
 }
