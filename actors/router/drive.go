@@ -74,6 +74,15 @@ type Residue struct {
 	QueuedTokens                                            scoring.Tokens
 }
 
+// HeldUntil is until when a request that waits may be held for a better replica, as its policy says; false if it does not wait.
+func (d *Machine) HeldUntil(call *stream.Call) (time.Time, bool) {
+	e := d.m.queuedAs[call]
+	if e == nil {
+		return time.Time{}, false
+	}
+	return e.bound, true
+}
+
 // Residue returns what is held now.
 func (d *Machine) Residue() Residue {
 	m := d.m

@@ -194,6 +194,10 @@ func (w *world) watch() {
 		if c.roomSince == none {
 			c.roomSince = w.now
 		}
+		if w.mayBeHeld(c) {
+			c.roomSince = w.now // for a better one; from its bound on it takes whoever has room
+			continue
+		}
 		if w.now-c.roomSince > patience {
 			w.violate(Hold, "call %d has waited for %s while a replica had room for it", c.n, w.now-c.roomSince)
 		}
@@ -202,6 +206,13 @@ func (w *world) watch() {
 		h.feed.stale()
 	}
 	w.phase()
+}
+
+// mayBeHeld says whether a call waits, within the bound that its policy has set for waiting for a better replica. That it does not
+// wait for ever is looked at whatever the policy says.
+func (w *world) mayBeHeld(c *call) bool {
+	until, waits := w.router.m.HeldUntil(c.handle)
+	return waits && w.time().Before(until)
 }
 
 // hasRoom says whether some replica could surely take all legs of a call now.
