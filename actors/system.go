@@ -180,12 +180,8 @@ func Start(cfg Config, deps Deps) (*System, error) {
 	quiet := deps.Log // the library's own words are of use to its developers only
 	s := &System{
 		cfg: cfg, deps: deps, live: stream.NewLive(), gate: router.NewGate(cfg.TokenizeMax), started: time.Now(),
-		up: make(chan struct{}),
-		actors: actor.NewActorSystem(
-			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
-				return slog.New(levelled{quiet.Handler(), slog.LevelError})
-			}),
-			actor.WithDeadLetterRequestLogging(false)),
+		up:     make(chan struct{}),
+		actors: supervise.NewSystem(slog.New(levelled{quiet.Handler(), slog.LevelError})),
 	}
 	for _, m := range cfg.Models {
 		s.models = append(s.models, s.newModel(m))

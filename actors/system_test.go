@@ -82,6 +82,7 @@ func startFleet(t *testing.T, fc fleetConfig) *fleet {
 	t.Cleanup(func() {
 		require.NoError(t, f.Stop())
 		require.NoError(t, model.Close())
+		time.Sleep(2 * supervise.DeadLetterInterval) // in a bubble a goroutine of the library must not outlive the test
 	})
 	require.Eventually(t, func() bool {
 		for _, s := range f.Snapshots() {

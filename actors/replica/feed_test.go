@@ -124,8 +124,7 @@ func inBrook(t *testing.T, caps engine.Capabilities, test func(*brook)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &brook{t: t, p: &publisher{caps: caps}}
 		log := slog.New(slog.DiscardHandler)
-		b.system = actor.NewActorSystem(actor.WithDeadLetterRequestLogging(false),
-			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }))
+		b.system = supervise.NewSystem(log)
 		m, err := meter.New(meter.DefaultConfig())
 		require.NoError(t, err)
 		b.meter = m
@@ -146,6 +145,7 @@ func inBrook(t *testing.T, caps engine.Capabilities, test func(*brook)) {
 		require.Empty(t, deps.Indexes.byBlock)
 		strategy.Close()
 		b.system.Shutdown()
+		time.Sleep(2 * supervise.DeadLetterInterval) // virtual: a goroutine of the library must not outlive the bubble
 		synctest.Wait()
 	})
 }

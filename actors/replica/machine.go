@@ -167,9 +167,7 @@ func (m *machine) emit(e effect) { m.out = append(m.out, e) }
 // step takes one message and returns what is to be done, in order.
 func (m *machine) step(now time.Time, message any) []effect {
 	m.out = nil
-	if m.ledger.Prefilling() {
-		m.prefilledAt = now
-	}
+	prefilling := m.ledger.Prefilling()
 	switch e := message.(type) {
 	case *Reserve:
 		m.reserve(now, e)
@@ -222,6 +220,9 @@ func (m *machine) step(now time.Time, message any) []effect {
 		m.tick(now)
 	}
 	m.expire(now)
+	if prefilling && !m.ledger.Prefilling() {
+		m.prefilledAt = now
+	}
 	return m.out
 }
 

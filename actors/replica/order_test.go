@@ -43,8 +43,7 @@ func (a *answering) Generate(ctx context.Context, request engine.Request, _ func
 func spawned(t *testing.T, e engine.Engine, alone func() bool) *Ref {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	system := actor.NewActorSystem(actor.WithDeadLetterRequestLogging(false),
-		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }))
+	system := supervise.NewSystem(log)
 	m, err := meter.New(meter.DefaultConfig())
 	require.NoError(t, err)
 	ref := NewRef("r", "m", e, system.Root)
@@ -58,7 +57,8 @@ func spawned(t *testing.T, e engine.Engine, alone func() bool) *Ref {
 	t.Cleanup(func() {
 		require.NoError(t, system.Root.PoisonFuture(pid).Wait())
 		system.Shutdown()
-		time.Sleep(2 * time.Second) // virtual: the library counts what comes too late for a second, in a goroutine of its own
+		time.Sleep(2 * supervise.DeadLetterInterval) // virtual: a goroutine of the library must not outlive the bubble
+		time.Sleep(2 * time.Second)                  // virtual: the library counts what comes too late for a second, in a goroutine of its own
 	})
 	return ref
 }

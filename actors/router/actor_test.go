@@ -49,8 +49,7 @@ func openOffice(t *testing.T, cfg Config, slots, workers int, encode Encoder) *o
 	log := slog.New(slog.DiscardHandler)
 	o := &office{t: t, gate: NewGate(slots), live: stream.NewLive()}
 	o.stats.Store(&Stats{})
-	o.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }),
-		actor.WithDeadLetterRequestLogging(false))
+	o.system = supervise.NewSystem(log)
 	m, err := meter.New(meter.DefaultConfig())
 	require.NoError(t, err)
 	restart := supervise.Config{First: time.Millisecond, Cap: 5 * time.Millisecond, Window: time.Second}

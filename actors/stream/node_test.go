@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -48,9 +47,7 @@ type bomb struct{}
 func newNode(t *testing.T, engines ...*script) *node {
 	t.Helper()
 	n := &node{t: t, live: NewLive(), cfg: DefaultConfig()}
-	n.system = actor.NewActorSystem(
-		actor.WithDeadLetterRequestLogging(false),
-		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLog() }))
+	n.system = supervise.NewSystem(quietLog())
 	n.router = n.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
 		return &fakeRouter{refs: func() []*replica.Ref { return n.refs }, placing: map[*placing]*Call{}}
 	}))
@@ -113,7 +110,7 @@ func (n *node) close() {
 	}
 	n.system.Shutdown()
 	// A message that a stopped actor still got is a dead letter, and the library's throttle for these is a goroutine for a while.
-	time.Sleep(2 * n.system.Config.DeadLetterThrottleInterval) // virtual
+	time.Sleep(2 * supervise.DeadLetterInterval) // virtual
 	synctest.Wait()
 }
 

@@ -137,13 +137,13 @@ func TestStrategy(t *testing.T) {
 		time.Sleep(time.Second) // virtual
 		require.EqualValues(t, 13, started.Load())
 		system.Shutdown()
+		time.Sleep(2 * DeadLetterInterval) // virtual: a goroutine of the library must not outlive the bubble
 	})
 }
 
 func quietSystem() *actor.ActorSystem {
 	log := slog.New(slog.DiscardHandler)
-	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }),
-		actor.WithDeadLetterRequestLogging(false))
+	return NewSystem(log)
 }
 
 // TestGuard logs a panic with its stack, lets the owner answer, and lets it go on.

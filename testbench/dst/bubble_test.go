@@ -93,11 +93,8 @@ func (b *bubble) close(t *testing.T) {
 	require.NoError(t, b.sys.Stop())
 	close(b.quit)
 	<-b.stopped
-	time.Sleep(deadLetters) // virtual
+	time.Sleep(2 * supervise.DeadLetterInterval) // virtual
 }
-
-// deadLetters is how long a goroutine of the actor library lives that counts messages to actors that are gone.
-const deadLetters = 2 * time.Second
 
 // join makes the replica that was the first run's i-th.
 func (b *bubble) join(i int) actors.Replica {

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http/httptest"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,20 +32,7 @@ import (
 	"plimsoll/tokenizer/simmodel"
 )
 
-// TestMain looks several times for goroutines that are left: the actor library counts dead letters until a second after the
-// first, and goleak gives up after half of one.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	err := goleak.Find()
-	for more := 10; more > 0 && err != nil; more-- {
-		err = goleak.Find()
-	}
-	if err != nil && code == 0 {
-		_, _ = fmt.Fprintf(os.Stderr, "goroutines are left: %v\n", err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const servers = 3
 
