@@ -142,6 +142,16 @@ func TestCutCountsTimesFromItsFirstRequest(t *testing.T) {
 	require.Len(t, cut, 1)
 	require.Zero(t, cut[0].At)
 	require.Equal(t, uint64(1), cut[0].Number)
+
+	for i := range list {
+		list[i].At += time.Hour
+	}
+	cut, err = trace.Take(trace.Cut(trace.List(list), 0, 10), 10)
+	require.NoError(t, err)
+	require.Len(t, cut, len(list))
+	for i := range cut {
+		require.Equal(t, list[i].At-list[0].At, cut[i].At)
+	}
 	_, err = trace.Cut(trace.List(list), 4, 1).Next()
 	require.ErrorIs(t, err, io.EOF)
 }

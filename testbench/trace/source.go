@@ -66,7 +66,8 @@ func Cut(s Source, skip, most int) Source {
 			return Request{}, err
 		}
 		if start == nil {
-			start = &r.At
+			at := r.At
+			start = &at
 		}
 		left--
 		r.At -= *start
