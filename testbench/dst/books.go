@@ -261,6 +261,9 @@ func (b *books) after() {
 	case replica.ProbeFailed:
 		b.probeFailed(m)
 	}
+	if b.old.Hung && !snap.Hung {
+		b.failed = 0 // it has shown that it lives, and what failed before that is no row with what fails now
+	}
 	b.letGo(snap)
 	if b.blinded && !snap.Recovering {
 		b.blinded = false
