@@ -21,8 +21,11 @@ type Config struct {
 	Seats          *int            // sequences at once
 	SequenceTokens *scoring.Tokens // longest prompt plus answer
 
-	FeedWait     time.Duration // a replica whose engine reports cache events is ready without them after this time
-	FeedSilence  time.Duration // a feed that says nothing for this time after work that changed the cache is not relied on
+	FeedWait    time.Duration // a replica whose engine reports cache events is ready without them after this time
+	FeedSilence time.Duration // a feed that says nothing for this time after work that changed the cache is not relied on
+	// ReachWait is how long after its grant a request may still be on its way to the engine, so that it runs on whatever
+	// process is there then.
+	ReachWait    time.Duration
 	AnnounceWait time.Duration // after a restart of the actor nothing is granted for at most this time
 	ShedFirst    time.Duration // cooling after a first shed that names no time
 	ShedCap      time.Duration // longest such cooling; it doubles from ShedFirst
@@ -57,7 +60,7 @@ type Config struct {
 func DefaultConfig(id scoring.ReplicaID, model string) Config {
 	return Config{
 		ID: id, Model: model, Process: string(id),
-		FeedWait: 2 * time.Second, FeedSilence: 10 * time.Second, AnnounceWait: time.Second,
+		FeedWait: 2 * time.Second, FeedSilence: 10 * time.Second, ReachWait: time.Second, AnnounceWait: time.Second,
 		ShedFirst: 500 * time.Millisecond, ShedCap: 8 * time.Second,
 		DegradedFirst: time.Second, DegradedCap: 30 * time.Second, FailedProbes: 2,
 		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second,
@@ -94,7 +97,7 @@ func (c Config) Validate() error {
 		return errors.New("probe times must be positive and the caps no less than the first")
 	case c.FeedSilence <= 0:
 		return errors.New("kv-events-silence must be positive")
-	case c.FeedWait < 0 || c.AnnounceWait < 0 || c.FailedProbes < 1:
+	case c.FeedWait < 0 || c.ReachWait < 0 || c.AnnounceWait < 0 || c.FailedProbes < 1:
 		return errors.New("waits must not be negative, and at least one failed probe is needed to call a replica down")
 	case c.HangLeast <= 0 || c.HangBlind < c.HangLeast || c.HangDoubt <= 0 || c.CanaryRetry <= 0 || c.HangGiveUp <= 0 || c.BreaksMax < 1:
 		return errors.New("silences and retries must be positive, the one of an unknown replica no shorter than the least, and at least one attempt must break")

@@ -100,6 +100,26 @@ func TestRebirth(t *testing.T) {
 	require.Equal(t, ledger.Ended, b.m.ledger.State(early))
 }
 
+// TestOnItsWayAtRebirth: what was granted a moment before the old life was last seen may have reached the new one.
+func TestOnItsWayAtRebirth(t *testing.T) {
+	for name, c := range map[string]struct {
+		before time.Duration
+		want   ledger.State
+	}{
+		"on its way": {testConfig().ReachWait / 2, ledger.Reserved},
+		"arrived":    {2 * testConfig().ReachWait, ledger.Ended},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := reach(t, Ready)
+			ticket := b.granted()
+			b.m.step(b.now.Add(c.before), Probed{Status: status("a"), Began: b.now.Add(c.before)})
+			b.m.step(b.now.Add(c.before), Probed{Status: status("b"), Began: b.now.Add(c.before)})
+			require.EqualValues(t, 2, b.m.life.incarnation)
+			require.Equal(t, c.want, b.m.ledger.State(ticket))
+		})
+	}
+}
+
 // lingers is a bench with a ticket that lingers beside another that goes on, on an engine that tells its sequences and steps.
 func lingers(t *testing.T, caps engine.Capabilities) (*bench, scoring.Ticket) {
 	t.Helper()

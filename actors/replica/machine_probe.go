@@ -74,12 +74,14 @@ func (m *machine) warm(now time.Time, why string) {
 }
 
 // rebirth begins another life of the engine: what is known of the one before is void. What was granted since that one was
-// last seen may run on this one already; if it does not, its stream ends it.
+// last seen, or was then on its way, may run on this one already; if it does not, its stream ends it.
 func (m *machine) rebirth(s engine.Status) {
 	m.life.incarnation++
-	m.life.since = m.life.seen
+	if m.life.since = m.life.seen; !m.life.seen.IsZero() {
+		m.life.since = m.life.seen.Add(-m.cfg.ReachWait)
+	}
 	m.life.evidence, m.life.steps = s.Incarnation, nil
-	m.ledger.EndGranted(m.life.seen, ledger.Lost)
+	m.ledger.EndGranted(m.life.since, ledger.Lost)
 	m.coolingUntil, m.sheds = time.Time{}, 0
 	m.distrustedTo, m.distrusts = time.Time{}, 0
 	m.feedReady = false

@@ -350,7 +350,7 @@ func (w *walk) probe(t *rapid.T) {
 	s.Load.RunningSequences = &sequences
 	incarnation := w.m.life.incarnation
 	if incarnation > 0 && w.m.reborn(s, w.m.limitsOf(s)) {
-		w.n.drop(func(h *held) bool { return h.granted.Before(w.n.seen) })
+		w.n.drop(func(h *held) bool { return h.granted.Before(w.n.seen.Add(-w.m.cfg.ReachWait)) })
 		w.did["kept over a rebirth"] += len(w.n.live)
 	}
 	w.n.seen = began

@@ -31,7 +31,12 @@ var (
 	withoutFeed = engine.Capabilities{Kind: "llamacpp", LingerBound: 3 * time.Second}
 )
 
-func testConfig() Config { return DefaultConfig("r", "m") }
+// testConfig is the default, but for requests that are on their way for much less than a step.
+func testConfig() Config {
+	cfg := DefaultConfig("r", "m")
+	cfg.ReachWait = 10 * time.Millisecond
+	return cfg
+}
 
 func newBench(t require.TestingT, cfg Config, caps engine.Capabilities) *bench {
 	b := &bench{t: t, now: start}

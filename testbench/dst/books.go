@@ -380,8 +380,8 @@ func (b *books) probed(m replica.Probed, snap *replica.Snapshot) {
 	b.failed, b.silent = 0, false
 	began := b.host.w.since(m.Began)
 	if snap.Incarnation != b.old.Incarnation {
-		b.since = b.seen
-		b.dropWhere(func(p *promise) bool { return p.granted < b.seen })
+		b.since = b.seen - b.host.cfg.ReachWait // what was granted later may have been on its way then
+		b.dropWhere(func(p *promise) bool { return p.granted < b.since })
 	}
 	if b.old.Load.Limits.BlockTokens == 0 {
 		for _, p := range b.live {
