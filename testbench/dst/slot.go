@@ -15,9 +15,14 @@ type slotModel struct {
 	looks  []look // the last one is of now
 	claims []claimed
 
-	routed    map[prefix.Key]bool // what an engine without events was sent
-	unrouted  map[prefix.Key]bool // what it was before that was forgotten
-	forgotten time.Duration
+	routed   map[prefix.Key]bool // what an engine without events was sent
+	unrouted []unrouted          // what it was before, as often as it was forgotten of late
+}
+
+// unrouted is what was forgotten.
+type unrouted struct {
+	at    time.Duration
+	names map[prefix.Key]bool
 }
 
 // look is from when on others saw what.
@@ -77,7 +82,11 @@ func (m *slotModel) learn(l *replica.Learned) {
 
 // unlearn forgets all such.
 func (m *slotModel) unlearn(now time.Duration) {
-	m.unrouted, m.routed, m.forgotten = m.routed, nil, now
+	old := 0
+	for old < len(m.unrouted) && m.unrouted[old].at < now-remembered {
+		old++
+	}
+	m.unrouted, m.routed = append(slices.Delete(m.unrouted, 0, old), unrouted{now, m.routed}), nil
 	m.turn(now)
 }
 
@@ -136,10 +145,10 @@ func (m *slotModel) had(since time.Duration, n prefix.Key) bool {
 }
 
 func (m *slotModel) has(since time.Duration, l *look, n prefix.Key) bool {
-	if l.routed {
-		return m.routed[n] || m.forgotten >= since && m.unrouted[n]
+	if !l.routed {
+		return l.had(n)
 	}
-	return l.had(n)
+	return m.routed[n] || slices.ContainsFunc(m.unrouted, func(u unrouted) bool { return u.at >= since && u.names[n] })
 }
 
 func (m *slotModel) claimed(since time.Duration, at int, n prefix.Key) bool {
