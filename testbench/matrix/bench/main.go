@@ -1,5 +1,3 @@
-// Command bench runs the matrix of routing policies and writes its results: make bench-policy. A run that was ended goes on
-// where it stopped; flags take a part of the matrix.
 package main
 
 import (
