@@ -71,22 +71,15 @@ func (d Deps) suppose(w http.ResponseWriter, r *http.Request) {
 // question is a request that is not made: a chat as clients send it, of which only what the prompt is made of counts, or its
 // text, or its tokens.
 type question struct {
-	Model           string          `json:"model"`
-	Prompt          *string         `json:"prompt"`
-	Tokens          []uint32        `json:"tokens"`
-	Messages        json.RawMessage `json:"messages"`
-	Tools           json.RawMessage `json:"tools"`
-	ToolChoice      json.RawMessage `json:"tool_choice"`
-	Documents       json.RawMessage `json:"documents"`
-	Kwargs          json.RawMessage `json:"chat_template_kwargs"`
-	ReasoningEffort *string         `json:"reasoning_effort"`
-	Asks            *bool           `json:"add_generation_prompt"`
-	CarriesOn       *bool           `json:"continue_final_message"`
-	MaxTokens       *int            `json:"max_tokens"`
-	MaxCompletion   *int            `json:"max_completion_tokens"`
-	MinTokens       int             `json:"min_tokens"`
-	CacheSalt       string          `json:"cache_salt"`
-	Session         string          `json:"prompt_cache_key"`
+	Model         string          `json:"model"`
+	Prompt        *string         `json:"prompt"`
+	Tokens        []uint32        `json:"tokens"`
+	Messages      json.RawMessage `json:"messages"`
+	MaxTokens     *int            `json:"max_tokens"`
+	MaxCompletion *int            `json:"max_completion_tokens"`
+	MinTokens     int             `json:"min_tokens"`
+	CacheSalt     string          `json:"cache_salt"`
+	Session       string          `json:"prompt_cache_key"`
 }
 
 // supposed reads a question.
@@ -127,15 +120,11 @@ func supposed(body io.Reader, now time.Time) (*stream.Request, *fault.Fault) {
 	case q.Tokens != nil:
 		req.Input = stream.Input{Tokens: [][]uint32{q.Tokens}}
 	default:
-		carriesOn := q.CarriesOn != nil && *q.CarriesOn
-		asks := !carriesOn
-		if q.Asks != nil {
-			asks = *q.Asks
+		asked, err := chat.ParseRequest(raw)
+		if err != nil {
+			return nil, fault.Invalid("", "the body is no chat request: %v", err)
 		}
-		req.Input = stream.Input{ChatBody: raw, Chat: &chat.Request{
-			Messages: q.Messages, Tools: q.Tools, ToolChoice: q.ToolChoice, Documents: q.Documents, Kwargs: q.Kwargs,
-			ReasoningEffort: q.ReasoningEffort, AddGenerationPrompt: &asks, ContinueFinalMessage: &carriesOn,
-		}}
+		req.Input = stream.Input{ChatBody: raw, Chat: &asked}
 	}
 	return req, nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,9 +36,9 @@ func renderCommand(t terminal) *cli.Command {
 			if err != nil {
 				return fmt.Errorf("the standard input cannot be read: %w", err)
 			}
-			request, err := parseChatRequest(in)
+			request, err := chat.ParseRequest(in)
 			if err != nil {
-				return err
+				return fmt.Errorf("the standard input is no chat request: %w", err)
 			}
 			prompt, err := renderer.Render(request, time.Now)
 			if err != nil {
@@ -65,27 +64,4 @@ func rendererOf(dir, template string) (*chat.Renderer, error) {
 		}
 	}
 	return chat.New(source.Template, source.Config())
-}
-
-// parseChatRequest takes what concerns the prompt from the body of a chat request.
-func parseChatRequest(body []byte) (chat.Request, error) {
-	var b struct {
-		Messages             json.RawMessage `json:"messages"`
-		Tools                json.RawMessage `json:"tools"`
-		ToolChoice           json.RawMessage `json:"tool_choice"`
-		Documents            json.RawMessage `json:"documents"`
-		Kwargs               json.RawMessage `json:"chat_template_kwargs"`
-		ChatTemplate         json.RawMessage `json:"chat_template"`
-		AddGenerationPrompt  *bool           `json:"add_generation_prompt"`
-		ContinueFinalMessage *bool           `json:"continue_final_message"`
-		ReasoningEffort      *string         `json:"reasoning_effort"`
-	}
-	if err := json.Unmarshal(body, &b); err != nil {
-		return chat.Request{}, fmt.Errorf("the standard input is no chat request: %w", err)
-	}
-	if b.AddGenerationPrompt == nil { // as the server takes it
-		asks := b.ContinueFinalMessage == nil || !*b.ContinueFinalMessage
-		b.AddGenerationPrompt = &asks
-	}
-	return chat.Request(b), nil
 }
