@@ -15,42 +15,20 @@ const (
 // sessionAffinity sends a session where its name's hash with the replica's ID is largest (rendezvous hashing, Thaler and
 // Ravishankar 1998), of those that can take it now: when replicas come and go only their sessions move. Requests without a
 // session go where the fewest requests are.
-type sessionAffinity struct {
-	prompt
-	rng *rand.Rand
+type sessionAffinity struct{}
+
+func (*sessionAffinity) terms() []string { return []string{"distance"} }
+
+func (s *sessionAffinity) append(p *Pass, d *Demand, f *Fit, i int, dst []float64) []float64 {
+	return append(dst, s.of(p, d, f, i))
 }
 
-// Name implements [Policy].
-func (*sessionAffinity) Name() string { return sessionAffinityName }
-
-// Decide implements [Policy].
-func (p *sessionAffinity) Decide(d *Demand, fits []Fit) Decision {
-	reasons, found := p.pass.eligible(d, fits)
-	if !found {
-		return p.pass.notNow(reasons)
-	}
-	pick := picker{rng: p.rng}
-	for i, why := range reasons {
-		if why == OK {
-			pick.offer(i, p.of(d, i))
-		}
-	}
-	return Decision{Verdict: Dispatch, Index: pick.best}
-}
-
-func (p *sessionAffinity) of(d *Demand, i int) float64 {
+func (*sessionAffinity) of(p *Pass, d *Demand, _ *Fit, i int) float64 {
+	c := &p.Fleet[i]
 	if d.Session == "" {
-		return float64(requests(&p.pass.Fleet[i]))
+		return float64(requests(c))
 	}
-	return -float64(rendezvous(d.Session, string(p.pass.Fleet[i].ID))>>11) / (1 << 53)
-}
-
-// Terms implements [Policy].
-func (*sessionAffinity) Terms() []string { return []string{"distance"} }
-
-// Explain implements [Policy].
-func (p *sessionAffinity) Explain(d *Demand, _ []Fit, i int, dst []float64) []float64 {
-	return append(dst, p.of(d, i))
+	return -float64(rendezvous(d.Session, string(c.ID))>>11) / (1 << 53)
 }
 
 // rendezvous hashes a pair of words: FNV-1a with a border between them, then a finalizer that spreads what differs at the end.

@@ -162,7 +162,7 @@ func New(cfg Config, rng *rand.Rand) (Policy, error) {
 	case roundRobinName:
 		return &roundRobin{}, nil
 	case randomName:
-		return &random{rng: rng}, nil
+		return newLeast(randomName, rng, &anyOne{}), nil
 	case p2cName:
 		return &p2c{rng: rng}, nil
 	case leastRequestsName:
@@ -170,7 +170,7 @@ func New(cfg Config, rng *rand.Rand) (Policy, error) {
 	case leastTokensName:
 		return newLeast(leastTokensName, rng, &leastTokens{}), nil
 	case sessionAffinityName:
-		return &sessionAffinity{rng: rng}, nil
+		return newLeast(sessionAffinityName, rng, &sessionAffinity{}), nil
 	case prefixAffinityName:
 		return newPrefixAffinity(cfg.PrefixAffinity, rng), nil
 	case blockCostName:

@@ -68,35 +68,14 @@ func (p *roundRobin) Explain(_ *Demand, _ []Fit, i int, dst []float64) []float64
 	return append(dst, p.turn(i))
 }
 
-// random takes any that can take the request.
-type random struct {
-	prompt
-	rng *rand.Rand
-}
+// anyOne rates all alike: ties are broken at random.
+type anyOne struct{}
 
-// Name implements [Policy].
-func (*random) Name() string { return randomName }
+func (*anyOne) terms() []string { return nil }
 
-// Decide implements [Policy].
-func (p *random) Decide(d *Demand, fits []Fit) Decision {
-	reasons, found := p.pass.eligible(d, fits)
-	if !found {
-		return p.pass.notNow(reasons)
-	}
-	pick := picker{rng: p.rng}
-	for i, why := range reasons {
-		if why == OK {
-			pick.offer(i, 0)
-		}
-	}
-	return Decision{Verdict: Dispatch, Index: pick.best}
-}
+func (*anyOne) append(_ *Pass, _ *Demand, _ *Fit, _ int, dst []float64) []float64 { return dst }
 
-// Terms implements [Policy].
-func (*random) Terms() []string { return nil }
-
-// Explain implements [Policy].
-func (*random) Explain(_ *Demand, _ []Fit, _ int, dst []float64) []float64 { return dst }
+func (*anyOne) of(*Pass, *Demand, *Fit, int) float64 { return 0 }
 
 // p2c draws two that can take the request and takes the one with fewer requests ("power of two choices", Mitzenmacher 2001): close
 // to least requests, without every router running to the same replica.
