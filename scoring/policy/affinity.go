@@ -65,7 +65,7 @@ func DefaultPrefixAffinity() PrefixAffinityConfig {
 // prefixAffinity follows the cache-aware policy of SMG: where the load is balanced to the replica with the longest match or, if
 // that is too short, to the one whose tree is smallest; else to the one with the fewest requests.
 type prefixAffinity struct {
-	prompt
+	atOnce
 	cfg  PrefixAffinityConfig
 	rng  *rand.Rand
 	tree map[scoring.ReplicaID]scoring.Tokens // what was sent there and was new
@@ -158,7 +158,7 @@ func DefaultAffinityFilter() AffinityFilterConfig {
 // affinityFilter follows llm-d's optimized baseline: only replicas that hold most of the prompt, unless their prefill queues are
 // too long; of these the one with the fewest prompt tokens in flight, its own uncached ones included.
 type affinityFilter struct {
-	prompt
+	atOnce
 	cfg AffinityFilterConfig
 	rng *rand.Rand
 }

@@ -23,7 +23,7 @@ func DefaultBlockCost() BlockCostConfig { return BlockCostConfig{OverlapWeight: 
 // blockCost follows the KV router of Dynamo and Ray: a weight times the blocks to be computed plus the blocks to be held, both as
 // they would be with this request.
 type blockCost struct {
-	prompt
+	atOnce
 	cfg   BlockCostConfig
 	rng   *rand.Rand
 	costs []float64 // scratch, one a candidate

@@ -5,7 +5,7 @@
 //
 // A [Candidate] is a replica whatever the request, a [Fit] is what it is to one. What is held for a replica in a pass counts as load
 // there for those behind it. [Eligible] is the only place that says whether a replica can take a request, and why not;
-// policies, [Explain] and the choice of status codes all use it. The replica's own ledger still grants or refuses: what a policy
+// policies, [Lay] and the choice of status codes all use it. The replica's own ledger still grants or refuses: what a policy
 // sees is a snapshot.
 //
 // Callers: the router actor owns a policy and a [Pass] and is their only user; testbench runs the same ones on recorded traffic.

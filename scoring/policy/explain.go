@@ -46,13 +46,8 @@ func Values(p Policy, pass *Pass, d *Demand, fits []Fit, dst []float64) []float6
 	return dst
 }
 
-// Explain lays a decision out before it is made: for every replica whether it can take the request, and what that would cost.
-// The decision itself is filled in by the caller.
-func Explain(p Policy, pass *Pass, d *Demand, fits []Fit) Table {
-	return Lay(p.Terms(), pass, d, fits, Values(p, pass, d, fits, nil))
-}
-
-// Lay makes a table of what is known already: values are those that [Values] gave, of the pass as it was then. It keeps them.
+// Lay makes a table: for every replica whether it can take the request, and what that would cost. values are those that [Values]
+// gave, of the pass as it was then; it keeps them. The decision itself is filled in by [Table.Decided].
 func Lay(terms []string, pass *Pass, d *Demand, fits []Fit, values []float64) Table {
 	t := Table{Terms: terms, Rows: make([]Row, 0, len(pass.Fleet))}
 	demand := cost.Demand{PromptTokens: d.PromptTokens, OutputTokens: d.OutputTokens}

@@ -54,9 +54,14 @@ func TestExplainGolden(t *testing.T) {
 // explained lays out the first decision of a pass.
 func explained(p policy.Policy, d *policy.Demand, fleet []candidate) policy.Table {
 	pass, fits := looked(p, start, fleet, policy.Queue{})
-	table := policy.Explain(p, pass, d, fits)
+	table := laid(p, pass, d, fits)
 	table.Decided(p.Decide(d, fits))
 	return table
+}
+
+// laid is a decision before it is made.
+func laid(p policy.Policy, pass *policy.Pass, d *policy.Demand, fits []policy.Fit) policy.Table {
+	return policy.Lay(p.Terms(), pass, d, fits, policy.Values(p, pass, d, fits, nil))
 }
 
 // TestEveryPolicyExplains: one value a term, for every candidate.

@@ -21,7 +21,7 @@ type score interface {
 
 // least takes the candidate that can take the request and scores least, ties at random.
 type least struct {
-	prompt
+	atOnce
 	name  string
 	rng   *rand.Rand
 	score score

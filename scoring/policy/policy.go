@@ -190,17 +190,17 @@ const (
 	retryAfterNoReplica = 5 * time.Second
 )
 
-// prompt is embedded by policies that send a request at once if anybody can take it.
-type prompt struct{ pass *Pass }
+// atOnce is embedded by policies that send a request at once if anybody can take it.
+type atOnce struct{ pass *Pass }
 
-func (b *prompt) Begin(p *Pass) { b.pass = p }
+func (b *atOnce) Begin(p *Pass) { b.pass = p }
 
 // Bound implements [Policy]: nothing is held for a better replica.
-func (*prompt) Bound(d *Demand) time.Time { return d.Arrival }
+func (*atOnce) Bound(d *Demand) time.Time { return d.Arrival }
 
 // Idle implements [Policy].
-func (b *prompt) Idle() (time.Time, bool) { return b.pass.Now.Add(holdMax), !b.pass.AnyRoom() }
+func (b *atOnce) Idle() (time.Time, bool) { return b.pass.Now.Add(holdMax), !b.pass.AnyRoom() }
 
-func (*prompt) OnDispatch(*Demand, []Fit, int) {}
-func (*prompt) OnFirstToken(scoring.ReplicaID) {}
-func (*prompt) OnEnd(scoring.ReplicaID)        {}
+func (*atOnce) OnDispatch(*Demand, []Fit, int) {}
+func (*atOnce) OnFirstToken(scoring.ReplicaID) {}
+func (*atOnce) OnEnd(scoring.ReplicaID)        {}

@@ -15,7 +15,7 @@ const (
 // roundRobin takes the next replica by ID after the one it took last that can take the request. It knows no cost: a yardstick,
 // and a choice for fleets whose requests are all alike.
 type roundRobin struct {
-	prompt
+	atOnce
 	last *scoring.ReplicaID
 }
 
@@ -80,7 +80,7 @@ func (*anyOne) of(*Pass, *Demand, *Fit, int) float64 { return 0 }
 // p2c draws two that can take the request and takes the one with fewer requests ("power of two choices", Mitzenmacher 2001): close
 // to least requests, without every router running to the same replica.
 type p2c struct {
-	prompt
+	atOnce
 	rng      *rand.Rand
 	eligible []int // scratch
 }

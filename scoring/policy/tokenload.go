@@ -18,7 +18,7 @@ type TokenLoadConfig struct {
 	// GateSeconds is the prefill queue below which a replica takes a prompt.
 	GateSeconds float64
 	// Who has waited for FCFSShare of the wait that a first-come-first-served fleet would have made it wait, plus OwnShare of its own
-	// prefill, plus GraceSeconds, counts the harm to others half; ReliefPower is how steeply that falls.
+	// prefill, plus GraceSeconds, counts the harm to others half, and soon hardly at all.
 	FCFSShare, OwnShare, GraceSeconds float64
 	// DecodeMin and DecodeMax bound the price of a second of decode.
 	DecodeMin, DecodeMax float64

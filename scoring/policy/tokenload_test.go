@@ -144,9 +144,9 @@ func TestHeldCountsAsLoad(t *testing.T) {
 	}
 	p := rival(t, "token-load")
 	pass, fits := looked(p, start, fleet, policy.Queue{})
-	before := policy.Explain(p, pass, answer(), fits)
+	before := laid(p, pass, answer(), fits)
 	require.Equal(t, policy.BetterBusy, p.Decide(answer(), fits).Cause)
-	after := policy.Explain(p, pass, answer(), fits)
+	after := laid(p, pass, answer(), fits)
 	require.InDelta(t, 1, parts(t, after, 0)["held"]-parts(t, before, 0)["held"], 1e-9)
 	require.InDelta(t, 1, parts(t, after, 0)["stall"]-parts(t, before, 0)["stall"], 1e-9)
 	require.Equal(t, policy.Decision{Verdict: policy.Dispatch, Index: 1}, p.Decide(answer(), fits), "the next one goes elsewhere")
@@ -173,7 +173,7 @@ func TestPrefillDelaysTheQueue(t *testing.T) {
 	slow := quick("2", both(cached(400), func(c *candidate) { c.Rates.PrefillSecondsPerToken = 0.003 }))
 	p := rival(t, "token-load")
 	pass, fits := looked(p, start, []candidate{quick("1", func(*candidate) {}), slow}, policy.Queue{Requests: 6})
-	table := policy.Explain(p, pass, answer(), fits)
+	table := laid(p, pass, answer(), fits)
 	require.InDelta(t, 3*1000*0.002, parts(t, table, 0)["queue"], 1e-9)
 	require.InDelta(t, 3*600*0.002, parts(t, table, 1)["queue"], 1e-9)
 }
