@@ -159,38 +159,6 @@ func newMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*m
 
 func (m *machine) emit(e effect) { m.out = append(m.out, e) }
 
-// pass is what the decisions of one moment share.
-type pass struct {
-	pass  policy.Pass
-	begun bool // in this step
-	// generation changes whenever what the indexes know of the fleet must be looked up anew; places is what it stands for.
-	generation uint64
-	places     []*replica.Place
-	// standing is what decides whether a request can ever be served; changed: it is not what the last scan of the queue saw.
-	standing []standing
-	changed  bool
-	longest  scoring.Tokens // sequence that any configured replica takes
-	quotas   bool           // some replica ramps up
-	spots    []spot         // one a replica
-	kinds    []scoring.Limits
-}
-
-// spot is what looking a prompt up needs of a replica.
-type spot struct {
-	indexed, shares bool
-	blockTokens     scoring.Tokens // of its index
-	pinned          scoring.Blocks // that others may ride on
-	kind            int            // which of the kinds of limits it has; -1: they are not known
-}
-
-// standing is what of a replica decides whether waiting for it helps.
-type standing struct {
-	incarnation uint64
-	limits      scoring.Limits
-	state       replica.State
-	told        bool
-}
-
 // tick is a call of the machine's timer.
 type tick struct{}
 

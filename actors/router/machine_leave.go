@@ -1,9 +1,6 @@
 package router
 
-import (
-	"plimsoll/actors/fault"
-	"plimsoll/actors/stream"
-)
+import "plimsoll/actors/stream"
 
 // withdraw forgets a submission that was taken back.
 func (m *machine) withdraw(w stream.Withdraw) {
@@ -24,11 +21,3 @@ func (m *machine) withdraw(w stream.Withdraw) {
 
 // names says whether a withdrawal is about a submission; number 0 is about any.
 func names(w stream.Withdraw, number uint64) bool { return w.Number == 0 || w.Number == number }
-
-func (m *machine) reject(e *entry, f *fault.Fault) {
-	m.emit(refused{f.Kind})
-	m.emit(tellCall{e.sub.Call, stream.Rejected{Number: e.sub.Number, Fault: f}})
-	if m.trace != nil {
-		m.trace.Rejected(m.now, subjectOf(e, e.sub.Legs[0].Leg), e.tokens(), f.Message)
-	}
-}

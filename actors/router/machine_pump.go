@@ -102,16 +102,6 @@ func (m *machine) tick(now time.Time, vs []view) {
 	}
 }
 
-// late is the fault of a request whose time in the queue is up.
-func (m *machine) late(now time.Time, e *entry, vs []view) *fault.Fault {
-	if e.sub.Begun {
-		if last := e.sub.Legs[0].LastFault; last != nil {
-			return m.shedBy(now, last, vs)
-		}
-	}
-	return contended(m.retryAfter(now, e, vs), "no replica had room within %s; try again later", m.cfg.QueueTimeout)
-}
-
 // retry asks for a tick at a time at the latest.
 func (m *machine) retry(at time.Time) {
 	if m.retryAt.IsZero() || at.Before(m.retryAt) {

@@ -1,11 +1,9 @@
 package router
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
-	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
@@ -92,110 +90,6 @@ func longest(vs []view) scoring.Tokens {
 		}
 	}
 	return n
-}
-
-// look begins a pass: what of the fleet every decision of this moment needs.
-func (m *machine) look(now time.Time, vs []view) {
-	p := &m.pass
-	m.fleet = slices.Grow(m.fleet[:0], len(vs))[:len(vs)]
-	if len(p.places) != len(vs) {
-		p.changed = true
-		p.places, p.generation = make([]*replica.Place, len(vs)), p.generation+1
-		p.standing = make([]standing, len(vs))
-	}
-	for i := range vs {
-		v := &vs[i]
-		if v.place != p.places[i] {
-			p.places[i] = v.place
-			p.generation++
-		}
-		if s := (standing{v.snap.Incarnation, v.snap.Load.Limits, v.snap.State, v.snap.Told}); s != p.standing[i] {
-			p.standing[i], p.changed = s, true
-		}
-	}
-	m.lay(now, vs)
-	m.visit(vs)
-	if m.trace != nil {
-		m.trace.Look()
-	}
-	p.longest, p.begun = longest(vs), true
-	p.pass.Begin(now, m.fleet, policy.Queue{Requests: m.waiting.Len(), PrefillSeconds: m.queuedSeconds})
-	m.policy.Begin(&p.pass)
-}
-
-// visit notes of each replica what every look-up of a prompt needs.
-func (m *machine) visit(vs []view) {
-	p := &m.pass
-	p.spots, p.kinds = slices.Grow(p.spots[:0], len(vs))[:len(vs)], p.kinds[:0]
-	for i := range vs {
-		v := &vs[i]
-		at := spot{indexed: v.indexed(), shares: v.shares(), pinned: v.snap.Load.SharedBlocks, kind: -1}
-		if v.place != nil {
-			at.blockTokens = v.place.BlockTokens
-		}
-		if v.snap.Told {
-			at.kind = slices.Index(p.kinds, v.snap.Load.Limits)
-			if at.kind < 0 {
-				at.kind = len(p.kinds)
-				p.kinds = append(p.kinds, v.snap.Load.Limits)
-			}
-		}
-		p.spots[i] = at
-	}
-}
-
-// ready begins a pass unless this step has.
-func (m *machine) ready(now time.Time, vs []view) {
-	if !m.pass.begun {
-		m.look(now, vs)
-	}
-}
-
-// lay fills in the fleet.
-func (m *machine) lay(now time.Time, vs []view) {
-	ramps := m.ramps(vs)
-	m.pass.quotas = false
-	for i := range vs {
-		v := &vs[i]
-		b := m.pending(v.ref.ID)
-		c := &m.fleet[i]
-		*c = policy.Candidate{
-			ID: v.ref.ID, Incarnation: v.snap.Incarnation, State: stateOf(v.snap.State), Void: v.snap.Recovering,
-			LimitsUnknown: !v.snap.Told, Load: v.snap.Load, Pending: b.pending, PendingBlocks: b.blocks, PendingSeats: b.seats,
-			Rates: m.learner.Rates(v.ref.ID), Busy: m.learner.Busy(now, v.ref.ID),
-			Suspect: v.snap.Suspect, Ejected: m.outliers.barred(now, v.ref.ID, vs),
-		}
-		if quota := v.snap.QuotaSeats; quota != nil && v.snap.State == replica.Ready {
-			m.pass.quotas = true
-			if ramps {
-				c.State, c.WarmingSeats = policy.Warming, *quota
-			}
-		}
-		if !v.snap.CoolingUntil.IsZero() {
-			c.CoolingUntil = &v.snap.CoolingUntil
-		}
-	}
-}
-
-// rebooked tells the pass that what is booked on a replica has changed.
-func (m *machine) rebooked(now time.Time, i int, vs []view) {
-	if !m.pass.quotas {
-		b := m.pending(vs[i].ref.ID)
-		c := &m.fleet[i]
-		c.Pending, c.PendingBlocks, c.PendingSeats = b.pending, b.blocks, b.seats
-		m.pass.pass.Booked(i)
-		if m.trace != nil {
-			m.trace.Booked(i, c)
-		}
-		return
-	}
-	m.lay(now, vs) // whether quotas count depends on what is booked everywhere
-	if m.trace != nil {
-		m.trace.Look()
-	}
-	for j := range m.fleet {
-		m.pass.pass.Booked(j)
-	}
 }
 
 // fits is what each replica is to a leg. It is valid until the next call. chosen are the reservations for the legs before it.
@@ -313,15 +207,6 @@ func (m *machine) overlaps(now time.Time, e *entry, a stream.Ask, vs []view) []p
 	return *held
 }
 
-// ramps says whether replicas that ramp up are held to their quotas: not where all have theirs, because then there is nobody
-// to take the rest meanwhile.
-func (m *machine) ramps(vs []view) bool {
-	return slices.ContainsFunc(vs, func(v view) bool {
-		quota := v.snap.QuotaSeats
-		return v.snap.State.Routable() && (quota == nil || v.snap.Load.SeatsBooked+m.pending(v.ref.ID).seats < *quota)
-	})
-}
-
 // pending is what a replica's snapshot does not show yet.
 func (m *machine) pending(id scoring.ReplicaID) booking {
 	if b := m.booked[id]; b != nil {
@@ -415,139 +300,4 @@ func alsoExcluded(list []policy.Exclusion, x stream.Exclusion, vs []view) []poli
 		}
 	}
 	return list
-}
-
-// stateOf maps a replica's state to what policies know. A replica that waits for its feed takes nothing yet: its quota is 0.
-// One that ramps up is Ready to its actor and Warming, with its quota, to policies.
-func stateOf(s replica.State) policy.State {
-	switch s {
-	case replica.Starting:
-		return policy.Starting
-	case replica.Warming:
-		return policy.Warming
-	case replica.Ready:
-		return policy.Ready
-	case replica.Degraded:
-		return policy.Degraded
-	case replica.Draining:
-		return policy.Draining
-	case replica.Down:
-		return policy.Down
-	case replica.Gone, replica.NumStates:
-	}
-	return policy.Gone
-}
-
-// never returns the refusal of a submission of several legs that the fleet could not take even if all of it were up and
-// idle: it would wait for ever. Replicas that never told their limits are given the benefit of the doubt.
-func (m *machine) never(e *entry, vs []view) *fault.Fault {
-	if len(vs) == 0 || slices.ContainsFunc(vs, func(v view) bool { return !v.snap.Told }) {
-		return nil
-	}
-	for _, a := range e.sub.Legs {
-		if e.leastSequence(a) > longest(vs) {
-			return tooLarge(e, vs)
-		}
-	}
-	if fit := m.packs(e, vs); fit < len(e.sub.Legs) {
-		return doesNotPack(e, fit)
-	}
-	return nil
-}
-
-// packs says how many legs find room at once on an idle fleet, each where the most is left.
-func (m *machine) packs(e *entry, vs []view) int {
-	type room struct {
-		seats  int
-		blocks scoring.Blocks
-		seen   map[int]bool // prompts whose shared blocks are counted
-	}
-	rooms := make([]room, len(vs))
-	for i := range vs {
-		l := vs[i].snap.Load.Limits
-		rooms[i] = room{l.Seats, l.KVBlocks, map[int]bool{}}
-	}
-	for fit, a := range e.sub.Legs {
-		base := m.plan(e, a)
-		best, left, need := -1, scoring.Blocks(-1), scoring.Blocks(0)
-		for i := range rooms {
-			r, limits, plan := &rooms[i], vs[i].snap.Load.Limits, base
-			if e.prompt(a).Raw && !vs[i].ref.Capabilities.Chat {
-				continue
-			}
-			if plan.Shares = vs[i].ref.Capabilities.Sharing == engine.SharingFromDispatch && !e.prompt(a).Raw; plan.Shares {
-				plan.Keys = e.keysFor(m.cfg.Model, a.Prompt, limits.BlockTokens)
-			}
-			claim := plan.Claim(limits)
-			n := claim.PrivateBlocks
-			if !r.seen[a.Prompt] {
-				n += scoring.Blocks(len(claim.SharedKeys))
-			}
-			if e.leastSequence(a) <= limits.SequenceTokens && r.seats > 0 && n <= r.blocks && r.blocks-n > left {
-				best, left, need = i, r.blocks-n, n
-			}
-		}
-		if best < 0 {
-			return fit
-		}
-		rooms[best].seats--
-		rooms[best].blocks -= need
-		rooms[best].seen[a.Prompt] = true
-	}
-	return len(e.sub.Legs)
-}
-
-// refusal words a policy's refusal.
-func (m *machine) refusal(now time.Time, e *entry, ask stream.Ask, dec policy.Decision, vs []view) *fault.Fault {
-	switch dec.Cause {
-	case policy.TooLarge:
-		return tooLarge(e, vs)
-	case policy.NoReplica, policy.NoCause, policy.NoRoom, policy.AllCool, policy.BetterBusy, policy.BetterFull, policy.NumCauses:
-	}
-	if ask.LastFault != nil {
-		return m.shedBy(now, ask.LastFault, vs)
-	}
-	f := fault.New(fault.NoReplica, "no replica of model %q that could take this request is serving now; try again later", m.cfg.Model)
-	f.RetryAfter = m.jittered(dec.RetryAfter.Seconds())
-	return f
-}
-
-// tooLarge words the refusal of a leg that no configured replica can hold.
-func tooLarge(e *entry, vs []view) *fault.Fault {
-	var worst stream.Ask
-	for _, a := range e.sub.Legs {
-		if e.leastSequence(a) > longest(vs) {
-			worst = a
-			break
-		}
-	}
-	req, what := e.sub.Call.Request, "shorten the prompt"
-	param := paramOf(req)
-	if e.promptTokens(worst) < longest(vs) {
-		what, param = "lower min_tokens or shorten the prompt", "min_tokens"
-	}
-	f := fault.New(fault.ContextLength,
-		"this model's maximum context length is %d tokens, but the prompt has %d and the answer needs at least %d; %s",
-		longest(vs), e.promptTokens(worst), max(1, req.MinTokens), what)
-	f.Param = param
-	return f
-}
-
-func doesNotPack(e *entry, fit int) *fault.Fault {
-	f := fault.New(fault.BadInput,
-		"%d answers at once do not fit on this model's replicas even when they are idle: %d do; lower n or send fewer prompts",
-		len(e.sub.Legs), fit)
-	f.Param = "n"
-	return f
-}
-
-func paramOf(req *stream.Request) string {
-	if req.Input.Chat != nil {
-		return "messages"
-	}
-	return "prompt"
-}
-
-func contended(wait time.Duration, format string, args ...any) *fault.Fault {
-	return &fault.Fault{Kind: fault.Contended, Message: fmt.Sprintf(format, args...), RetryAfter: wait}
 }

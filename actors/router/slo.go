@@ -285,33 +285,6 @@ func (m *machine) roomSeconds(now time.Time, e *entry, vs []view) float64 {
 	return p.RoomSeconds
 }
 
-// retryAfter is when there will be room for an entry: between a second and a minute, in whole seconds, with some jitter so that
-// refused clients do not come back together.
-func (m *machine) retryAfter(now time.Time, e *entry, vs []view) time.Duration {
-	return m.jittered(m.roomSeconds(now, e, vs))
-}
-
-func (m *machine) jittered(room float64) time.Duration {
-	return time.Duration(slo.RetrySeconds(room, m.rng.Float64())) * time.Second
-}
-
-// shedBy is the last fault of a request that nobody else can take; where engines shed it, with the time until the first of those that did
-// takes requests again.
-func (m *machine) shedBy(now time.Time, last *fault.Fault, vs []view) *fault.Fault {
-	if last.Kind != fault.Contended {
-		return last
-	}
-	room, cools := last.RetryAfter, false
-	for i := range vs {
-		if left := vs[i].snap.CoolingUntil.Sub(now); left > 0 && (!cools || left < room) {
-			room, cools = left, true
-		}
-	}
-	f := *last
-	f.RetryAfter = m.jittered(room.Seconds())
-	return &f
-}
-
 // rounded is a time as it is said.
 func rounded(d time.Duration) time.Duration {
 	if d < time.Second {

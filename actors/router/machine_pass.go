@@ -1,0 +1,176 @@
+package router
+
+import (
+	"slices"
+	"time"
+
+	"plimsoll/actors/replica"
+	"plimsoll/scoring"
+	"plimsoll/scoring/policy"
+)
+
+// pass is what the decisions of one moment share.
+type pass struct {
+	pass  policy.Pass
+	begun bool // in this step
+	// generation changes whenever what the indexes know of the fleet must be looked up anew; places is what it stands for.
+	generation uint64
+	places     []*replica.Place
+	// standing is what decides whether a request can ever be served; changed: it is not what the last scan of the queue saw.
+	standing []standing
+	changed  bool
+	longest  scoring.Tokens // sequence that any configured replica takes
+	quotas   bool           // some replica ramps up
+	spots    []spot         // one a replica
+	kinds    []scoring.Limits
+}
+
+// spot is what looking a prompt up needs of a replica.
+type spot struct {
+	indexed, shares bool
+	blockTokens     scoring.Tokens // of its index
+	pinned          scoring.Blocks // that others may ride on
+	kind            int            // which of the kinds of limits it has; -1: they are not known
+}
+
+// standing is what of a replica decides whether waiting for it helps.
+type standing struct {
+	incarnation uint64
+	limits      scoring.Limits
+	state       replica.State
+	told        bool
+}
+
+// look begins a pass: what of the fleet every decision of this moment needs.
+func (m *machine) look(now time.Time, vs []view) {
+	p := &m.pass
+	m.fleet = slices.Grow(m.fleet[:0], len(vs))[:len(vs)]
+	if len(p.places) != len(vs) {
+		p.changed = true
+		p.places, p.generation = make([]*replica.Place, len(vs)), p.generation+1
+		p.standing = make([]standing, len(vs))
+	}
+	for i := range vs {
+		v := &vs[i]
+		if v.place != p.places[i] {
+			p.places[i] = v.place
+			p.generation++
+		}
+		if s := (standing{v.snap.Incarnation, v.snap.Load.Limits, v.snap.State, v.snap.Told}); s != p.standing[i] {
+			p.standing[i], p.changed = s, true
+		}
+	}
+	m.lay(now, vs)
+	m.visit(vs)
+	if m.trace != nil {
+		m.trace.Look()
+	}
+	p.longest, p.begun = longest(vs), true
+	p.pass.Begin(now, m.fleet, policy.Queue{Requests: m.waiting.Len(), PrefillSeconds: m.queuedSeconds})
+	m.policy.Begin(&p.pass)
+}
+
+// visit notes of each replica what every look-up of a prompt needs.
+func (m *machine) visit(vs []view) {
+	p := &m.pass
+	p.spots, p.kinds = slices.Grow(p.spots[:0], len(vs))[:len(vs)], p.kinds[:0]
+	for i := range vs {
+		v := &vs[i]
+		at := spot{indexed: v.indexed(), shares: v.shares(), pinned: v.snap.Load.SharedBlocks, kind: -1}
+		if v.place != nil {
+			at.blockTokens = v.place.BlockTokens
+		}
+		if v.snap.Told {
+			at.kind = slices.Index(p.kinds, v.snap.Load.Limits)
+			if at.kind < 0 {
+				at.kind = len(p.kinds)
+				p.kinds = append(p.kinds, v.snap.Load.Limits)
+			}
+		}
+		p.spots[i] = at
+	}
+}
+
+// ready begins a pass unless this step has.
+func (m *machine) ready(now time.Time, vs []view) {
+	if !m.pass.begun {
+		m.look(now, vs)
+	}
+}
+
+// lay fills in the fleet.
+func (m *machine) lay(now time.Time, vs []view) {
+	ramps := m.ramps(vs)
+	m.pass.quotas = false
+	for i := range vs {
+		v := &vs[i]
+		b := m.pending(v.ref.ID)
+		c := &m.fleet[i]
+		*c = policy.Candidate{
+			ID: v.ref.ID, Incarnation: v.snap.Incarnation, State: stateOf(v.snap.State), Void: v.snap.Recovering,
+			LimitsUnknown: !v.snap.Told, Load: v.snap.Load, Pending: b.pending, PendingBlocks: b.blocks, PendingSeats: b.seats,
+			Rates: m.learner.Rates(v.ref.ID), Busy: m.learner.Busy(now, v.ref.ID),
+			Suspect: v.snap.Suspect, Ejected: m.outliers.barred(now, v.ref.ID, vs),
+		}
+		if quota := v.snap.QuotaSeats; quota != nil && v.snap.State == replica.Ready {
+			m.pass.quotas = true
+			if ramps {
+				c.State, c.WarmingSeats = policy.Warming, *quota
+			}
+		}
+		if !v.snap.CoolingUntil.IsZero() {
+			c.CoolingUntil = &v.snap.CoolingUntil
+		}
+	}
+}
+
+// rebooked tells the pass that what is booked on a replica has changed.
+func (m *machine) rebooked(now time.Time, i int, vs []view) {
+	if !m.pass.quotas {
+		b := m.pending(vs[i].ref.ID)
+		c := &m.fleet[i]
+		c.Pending, c.PendingBlocks, c.PendingSeats = b.pending, b.blocks, b.seats
+		m.pass.pass.Booked(i)
+		if m.trace != nil {
+			m.trace.Booked(i, c)
+		}
+		return
+	}
+	m.lay(now, vs) // whether quotas count depends on what is booked everywhere
+	if m.trace != nil {
+		m.trace.Look()
+	}
+	for j := range m.fleet {
+		m.pass.pass.Booked(j)
+	}
+}
+
+// ramps says whether replicas that ramp up are held to their quotas: not where all have theirs, because then there is nobody
+// to take the rest meanwhile.
+func (m *machine) ramps(vs []view) bool {
+	return slices.ContainsFunc(vs, func(v view) bool {
+		quota := v.snap.QuotaSeats
+		return v.snap.State.Routable() && (quota == nil || v.snap.Load.SeatsBooked+m.pending(v.ref.ID).seats < *quota)
+	})
+}
+
+// stateOf maps a replica's state to what policies know. A replica that waits for its feed takes nothing yet: its quota is 0.
+// One that ramps up is Ready to its actor and Warming, with its quota, to policies.
+func stateOf(s replica.State) policy.State {
+	switch s {
+	case replica.Starting:
+		return policy.Starting
+	case replica.Warming:
+		return policy.Warming
+	case replica.Ready:
+		return policy.Ready
+	case replica.Degraded:
+		return policy.Degraded
+	case replica.Draining:
+		return policy.Draining
+	case replica.Down:
+		return policy.Down
+	case replica.Gone, replica.NumStates:
+	}
+	return policy.Gone
+}
