@@ -13,6 +13,7 @@ import (
 	"plimsoll/scoring/policy"
 	"plimsoll/scoring/prefix"
 	"plimsoll/scoring/queue"
+	"plimsoll/scoring/slo"
 )
 
 // entry is a submission whose prompts are known.
@@ -114,6 +115,11 @@ func (e *entry) weigh(leastPrefill float64, leastBlocks scoring.Blocks, rates co
 	e.prefillSeconds += leastPrefill
 	e.needBlocks += leastBlocks
 	e.chargeSeconds += leastPrefill + 2*rates.PrefillSecondsPerToken*float64(plan.OutputTokens)
+}
+
+// takes is what the entry means for those behind it in the queue.
+func (e *entry) takes() slo.Ahead {
+	return slo.Ahead{PrefillSeconds: e.prefillSeconds, Blocks: float64(e.needBlocks), Seats: float64(len(e.legs()))}
 }
 
 // leastBlocks is what a leg takes where that is the least, of those replicas whose limits are known.

@@ -118,12 +118,8 @@ type machine struct {
 	nextID    queue.ID
 	queuedAs  map[*stream.Call]*entry
 	deadlines indexed[*entry] // of what waits
-	// queuedSeconds is the sum of the least prefills of what waits.
-	queuedSeconds float64
-	// queuedBlocks and queuedSeats are what it takes.
-	queuedBlocks scoring.Blocks
-	queuedSeats  int
-	aims         aims
+	queued    slo.Ahead       // the sum of what it takes
+	aims      aims
 	// fresh are the first blocks of prompts dispatched since the last pump: who shares one may need less room than it did.
 	fresh map[prefix.Key]struct{}
 	// unsaid is what this step has speculated and no index has been told.

@@ -66,7 +66,7 @@ func (m *machine) look(now time.Time, vs []view) {
 		m.trace.Look()
 	}
 	p.longest, p.begun = longest(vs), true
-	p.pass.Begin(now, m.fleet, policy.Queue{Requests: m.waiting.Len(), PrefillSeconds: m.queuedSeconds})
+	p.pass.Begin(now, m.fleet, policy.Queue{Requests: m.waiting.Len(), PrefillSeconds: m.queued.PrefillSeconds})
 	m.policy.Begin(&p.pass)
 }
 

@@ -7,6 +7,7 @@ import (
 	"plimsoll/actors/fault"
 	"plimsoll/scoring/prefix"
 	"plimsoll/scoring/queue"
+	"plimsoll/scoring/slo"
 )
 
 // recheck is how long a decision to hold stands at most if nothing is heard of any replica: prefixes that engines have
@@ -136,9 +137,7 @@ func (m *machine) enqueue(now time.Time, e *entry, head bool, vs []view) bool {
 		e.deadline = m.until(e, e.leastPrefill)
 	}
 	m.deadlines.push(e)
-	m.queuedSeconds += e.prefillSeconds
-	m.queuedBlocks += e.needBlocks
-	m.queuedSeats += len(e.legs())
+	m.queued = m.queued.Plus(e.takes())
 	m.retry(e.bound)
 	if e.bound.Before(m.bound) {
 		m.bound = e.bound
@@ -150,10 +149,8 @@ func (m *machine) enqueue(now time.Time, e *entry, head bool, vs []view) bool {
 func (m *machine) dequeued(e *entry) {
 	delete(m.queuedAs, e.sub.Call)
 	m.deadlines.remove(e.due)
-	m.queuedBlocks -= e.needBlocks
-	m.queuedSeats -= len(e.legs())
-	if m.queuedSeconds -= e.prefillSeconds; m.waiting.Len() == 0 {
-		m.queuedSeconds = 0 // no rest of what was added and taken off
+	if m.queued = m.queued.Minus(e.takes()); m.waiting.Len() == 0 {
+		m.queued = slo.Ahead{} // no rest of what was added and taken off
 	}
 }
 

@@ -122,17 +122,10 @@ func (m *machine) ahead(now time.Time, e *entry) slo.Ahead {
 		if q.ID == e.id {
 			return queue.Stop
 		}
-		sum.PrefillSeconds += q.Item.prefillSeconds
-		sum.Blocks += float64(q.Item.needBlocks)
-		sum.Seats += float64(len(q.Item.legs()))
+		sum = sum.Plus(q.Item.takes())
 		return queue.Keep
 	})
 	return sum
-}
-
-// queued is all that waits.
-func (m *machine) queued() slo.Ahead {
-	return slo.Ahead{PrefillSeconds: m.queuedSeconds, Blocks: float64(m.queuedBlocks), Seats: float64(m.queuedSeats)}
 }
 
 // hopeless predicts the first token of an entry that comes now, and returns the refusal of one that would get it too late on
@@ -281,7 +274,7 @@ func (m *machine) came(now time.Time, f *stream.FirstToken) {
 
 // roomSeconds is how long it takes until there is room for an entry behind all that waits.
 func (m *machine) roomSeconds(now time.Time, e *entry, vs []view) float64 {
-	p, _ := slo.Predict(m.asStanding(now, e, vs), m.queued())
+	p, _ := slo.Predict(m.asStanding(now, e, vs), m.queued)
 	return p.RoomSeconds
 }
 

@@ -341,7 +341,7 @@ func (c *clerk) check(t *rapid.T) {
 			}
 		}
 	}
-	ahead := c.m.queued()
+	ahead := c.m.queued
 	require.GreaterOrEqual(t, ahead.Blocks, 0.0)
 	require.GreaterOrEqual(t, ahead.Seats, float64(c.m.waiting.Len()))
 }
@@ -430,8 +430,8 @@ func TestAheadIsWhatGoesBefore(t *testing.T) {
 	got := r.m.ahead(r.now, e)
 	require.InDelta(t, 3, got.Seats, 0, "those of its class are long and came at the same moment: it passes them")
 	require.Positive(t, got.PrefillSeconds)
-	require.InDelta(t, 13, r.m.queued().Seats, 0)
-	require.Less(t, got.Blocks, r.m.queued().Blocks)
+	require.InDelta(t, 13, r.m.queued.Seats, 0)
+	require.Less(t, got.Blocks, r.m.queued.Blocks)
 	require.NotEqual(t, slo.Ahead{}, got)
 }
 

@@ -1,6 +1,7 @@
 package slo
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -24,6 +25,16 @@ type Stock struct {
 // Ahead is what stands before a request in the queue.
 type Ahead struct{ PrefillSeconds, Blocks, Seats float64 }
 
+// Plus is what both take.
+func (a Ahead) Plus(b Ahead) Ahead {
+	return Ahead{a.PrefillSeconds + b.PrefillSeconds, a.Blocks + b.Blocks, a.Seats + b.Seats}
+}
+
+// Minus is what is left without b.
+func (a Ahead) Minus(b Ahead) Ahead {
+	return Ahead{a.PrefillSeconds - b.PrefillSeconds, a.Blocks - b.Blocks, a.Seats - b.Seats}
+}
+
 // Prediction is how long, in seconds from now, a request waits.
 type Prediction struct {
 	RoomSeconds  float64 // until its prefill begins
@@ -41,15 +52,7 @@ func Predict(replicas []Replica, ahead Ahead) (Prediction, bool) {
 	if len(replicas) == 0 {
 		return Prediction{}, false
 	}
-	slices.SortFunc(replicas, func(a, b Replica) int {
-		switch {
-		case a.WaitSeconds < b.WaitSeconds:
-			return -1
-		case a.WaitSeconds > b.WaitSeconds:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(replicas, func(a, b Replica) int { return cmp.Compare(a.WaitSeconds, b.WaitSeconds) })
 	level := levelOf(replicas, ahead.PrefillSeconds)
 	blocks := poured(replicas, ahead.Blocks, func(r *Replica) *Stock { return &r.Blocks })
 	seats := poured(replicas, ahead.Seats, func(r *Replica) *Stock { return &r.Seats })
