@@ -85,8 +85,9 @@ type TierCredit struct{ Host, Disk float64 }
 func DefaultConfig(model string) Config {
 	return Config{
 		Model: model, Policy: policy.DefaultConfig(), Admission: Expected, Queue: queue.DefaultConfig(),
-		QueueTimeout: 30 * time.Second, ResumeWait: 30 * time.Second, ResumePrefillTokens: 8192, DefaultMaxTokens: 4096, RanksMax: 3, ScanMax: 160, MatchAge: 50 * time.Millisecond,
-		EncodeBytes: 64 << 20, ReserveWait: 2 * time.Second, SpeculationTTL: 10 * time.Second,
+		QueueTimeout: 30 * time.Second, ResumeWait: 30 * time.Second, ResumePrefillTokens: 8192, DefaultMaxTokens: 4096,
+		RanksMax: 3, MatchAge: 50 * time.Millisecond, ScanMax: 160, EncodeBytes: 64 << 20,
+		ReserveWait: 2 * time.Second, SpeculationTTL: 10 * time.Second,
 		Credit: TierCredit{Host: 0.8, Disk: 0.5},
 	}
 }

@@ -67,13 +67,6 @@ func (d *Machine) Tick(now time.Time, fleet []*replica.Ref, to Shell) {
 	d.Message(now, tick{}, fleet, to)
 }
 
-// Residue counts what the machine holds of requests: in the queue, in its sets of reservations under way, and in what it
-// has booked for them. Without requests it is all zero.
-type Residue struct {
-	Queued, QueuedCalls, Deadlines, Asking, Tickets, Booked int
-	QueuedTokens                                            scoring.Tokens
-}
-
 // HeldUntil is until when a request that waits may be held for a better replica, as its policy says; false if it does not wait.
 func (d *Machine) HeldUntil(call *stream.Call) (time.Time, bool) {
 	e := d.m.queuedAs[call]
@@ -81,6 +74,13 @@ func (d *Machine) HeldUntil(call *stream.Call) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return e.bound, true
+}
+
+// Residue counts what the machine holds of requests: in the queue, in its sets of reservations under way, and in what it
+// has booked for them. Without requests it is all zero.
+type Residue struct {
+	Queued, QueuedCalls, Deadlines, Asking, Tickets, Booked int
+	QueuedTokens                                            scoring.Tokens
 }
 
 // Residue returns what is held now.

@@ -109,8 +109,9 @@ func (e *entry) began() time.Time {
 	return e.sub.Arrival
 }
 
-// weigh adds a leg to what the entry takes: its prefill where that is shortest, its blocks where they are the fewest, and its answer. A token of an answer counts as two
-// of a prompt, the weights of Sheng et al., "Fairness in Serving Large Language Models" (OSDI 2024).
+// weigh adds a leg to what the entry takes: its prefill where that is shortest, its blocks where they are the fewest, and its
+// answer. A token of an answer counts as two of a prompt, the weights of Sheng et al., "Fairness in Serving Large Language Models"
+// (OSDI 2024).
 func (e *entry) weigh(leastPrefill float64, leastBlocks scoring.Blocks, rates cost.Rates, plan *ledger.Plan) {
 	e.prefillSeconds += leastPrefill
 	e.needBlocks += leastBlocks

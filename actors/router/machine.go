@@ -193,7 +193,7 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 		}
 		m.ended(now, e.Replica, e.Ticket, vs)
 	}
-	m.leave()
+	m.emitSpeculated()
 	return m.out
 }
 
@@ -282,8 +282,7 @@ func (m *machine) outrun(now time.Time, e *entry, vs []view) bool {
 	if f == nil {
 		return false
 	}
-	m.waiting.Remove(e.id)
-	m.dequeued(e)
+	m.leaveQueue(e)
 	m.reject(e, f)
 	return true
 }
@@ -292,8 +291,7 @@ func (m *machine) outrun(now time.Time, e *entry, vs []view) bool {
 // to this one all the same.
 func (m *machine) supersede(call *stream.Call) {
 	if e := m.queuedAs[call]; e != nil {
-		m.waiting.Remove(e.id)
-		m.dequeued(e)
+		m.leaveQueue(e)
 	}
 	if by := m.byCall[call]; by != nil {
 		by.gone = true
@@ -308,8 +306,7 @@ func (m *machine) prefill(a *asked) *time.Duration {
 		return nil
 	}
 	rates := m.learner.Rates(a.place.Ref.ID)
-	seconds := rates.PrefillSeconds(c.PrefillTokens, c.PromptTokens-c.PrefillTokens) + rates.StepSeconds
-	took := time.Duration(seconds * float64(time.Second))
+	took := seconds(rates.PrefillSeconds(c.PrefillTokens, c.PromptTokens-c.PrefillTokens) + rates.StepSeconds)
 	return &took
 }
 
@@ -322,7 +319,7 @@ func (m *machine) firstTokenIn(now time.Time, a *asked, prefill *time.Duration, 
 	others := m.pending(v.ref.ID).pending
 	others.Requests, others.PrefillTokens = others.Requests-1, others.PrefillTokens-a.place.Claim.PrefillTokens
 	at := cost.ReplicaAt(now, &v.snap.Load, others, m.learner.Rates(v.ref.ID))
-	took := *prefill + time.Duration(at.WaitSeconds*float64(time.Second))
+	took := *prefill + seconds(at.WaitSeconds)
 	return &took
 }
 

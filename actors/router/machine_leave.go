@@ -5,17 +5,16 @@ import "plimsoll/actors/stream"
 // withdraw forgets a submission that was taken back.
 func (m *machine) withdraw(w stream.Withdraw) {
 	if e := m.queuedAs[w.Call]; e != nil && names(w, e.sub.Number) {
-		m.waiting.Remove(e.id)
-		m.dequeued(e)
+		m.leaveQueue(e)
 		m.emit(tellCall{w.Call, stream.Withdrawn{Number: w.Number}})
-		m.left(e)
+		m.traceWithdrawn(e)
 		return
 	}
 	if by := m.byCall[w.Call]; by != nil && names(w, by.entry.sub.Number) {
 		by.gone = true
 		delete(m.byCall, w.Call)
 		m.emit(tellCall{w.Call, stream.Withdrawn{Number: w.Number}})
-		m.left(by.entry)
+		m.traceWithdrawn(by.entry)
 	}
 }
 

@@ -95,8 +95,7 @@ func (m *machine) tick(now time.Time, vs []view) {
 			m.shed(now, e, vs)
 			continue
 		}
-		m.waiting.Remove(e.id)
-		m.dequeued(e)
+		m.leaveQueue(e)
 		if !m.place(now, e, vs) {
 			m.reject(e, m.late(now, e, vs))
 		}
@@ -130,7 +129,7 @@ func (m *machine) enqueue(now time.Time, e *entry, head bool, vs []view) bool {
 	}
 	m.queuedAs[e.sub.Call] = e
 	if m.trace != nil {
-		m.waits(e)
+		m.traceQueued(e)
 	}
 	e.deadline = e.patience
 	if e.aims() {
@@ -143,6 +142,12 @@ func (m *machine) enqueue(now time.Time, e *entry, head bool, vs []view) bool {
 		m.bound = e.bound
 	}
 	return true
+}
+
+// leaveQueue takes an entry out of the queue.
+func (m *machine) leaveQueue(e *entry) {
+	m.waiting.Remove(e.id)
+	m.dequeued(e)
 }
 
 // dequeued forgets an entry that has left the queue.

@@ -190,7 +190,7 @@ func (m *machine) overlaps(now time.Time, e *entry, a stream.Ask, vs []view) []p
 		}
 		e.matched, e.generation = now, p.generation
 	}
-	m.say()
+	m.writeSpeculated()
 	*held = slices.Grow((*held)[:0], len(vs))[:len(vs)]
 	used := 0 // of s.matches
 	raw, prompt := e.prompt(a).Raw, e.promptTokens(a)

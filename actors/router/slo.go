@@ -34,7 +34,10 @@ type aims struct {
 
 // aims says whether an entry is refused, or shed while it waits, because of an SLO: not one that was let in before and whose
 // attempt failed.
-func (e *entry) aims() bool { return e.ttft() != nil && !e.sub.Again && !e.sub.Begun && !e.sub.Hedge }
+func (e *entry) aims() bool { return e.ttft() != nil && e.fresh() }
+
+// fresh says whether nothing of its request was let in before.
+func (e *entry) fresh() bool { return !e.sub.Again && !e.sub.Begun && !e.sub.Hedge }
 
 func (e *entry) ttft() *time.Duration { return e.sub.Call.Request.SLO.TTFT }
 
@@ -148,7 +151,7 @@ func (m *machine) hopeless(now time.Time, e *entry, ahead slo.Ahead, vs []view) 
 // tooSlow returns the refusal of an entry whose answer would come too slowly on every replica that serves.
 func (m *machine) tooSlow(now time.Time, e *entry, vs []view) *fault.Fault {
 	most := e.sub.Call.Request.SLO.TPOT
-	if most == nil || e.sub.Again || e.sub.Begun || e.sub.Hedge {
+	if most == nil || !e.fresh() {
 		return nil
 	}
 	m.ready(now, vs)
@@ -217,8 +220,8 @@ func (m *machine) leastFirst(now time.Time, e *entry, vs []view) float64 {
 // recheckSLO is how long an entry waits at least until it is looked at again whether it can still be in time.
 const recheckSLO = 10 * time.Millisecond
 
-// shed turns a waiting entry away that cannot be in time any more, or says that it can.
-func (m *machine) shed(now time.Time, e *entry, vs []view) bool {
+// shed turns a waiting entry away that cannot be in time any more, or sets when it is looked at again.
+func (m *machine) shed(now time.Time, e *entry, vs []view) {
 	least := m.leastFirst(now, e, vs)
 	f := m.tooLate(now, e, least, vs)
 	if f == nil {
@@ -228,12 +231,10 @@ func (m *machine) shed(now time.Time, e *entry, vs []view) bool {
 			e.deadline = soonest
 		}
 		m.deadlines.push(e)
-		return false
+		return
 	}
-	m.waiting.Remove(e.id)
-	m.dequeued(e)
+	m.leaveQueue(e)
 	m.reject(e, f)
-	return true
 }
 
 // until is when an entry's place in the queue is to be looked at: when its time is up, or it may be too late for its SLO.

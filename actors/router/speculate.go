@@ -21,8 +21,8 @@ type speculated struct {
 func (s speculated) tell() { s.place.Index.Speculate(s.place.Slot, s.ticket, s.keys, s.until) }
 
 // speculate counts a prompt as cached where it is to go, until the engine says so itself: the next look-up sees it, but the
-// reservation is on its way before the index is written, which takes a while for a long prompt. It is withdrawn if the place is refused, or the attempt fails before its first token. Where every request
-// has blocks of its own, one that runs serves no other.
+// reservation is on its way before the index is written, which takes a while for a long prompt. It is withdrawn if the place is
+// refused, or the attempt fails before its first token. Where every request has blocks of its own, one that runs serves no other.
 func (m *machine) speculate(now time.Time, a *asked, vs []view) {
 	v := find(vs, a.place.Ref.ID)
 	if v == nil || v.place == nil || v.place.Incarnation != a.place.Incarnation ||
@@ -34,19 +34,15 @@ func (m *machine) speculate(now time.Time, a *asked, vs []view) {
 	m.note(keys)
 }
 
-// say writes into the indexes what this step has speculated so far.
-func (m *machine) say() {
-	for _, s := range m.unsaid {
-		s.tell()
-	}
-	clear(m.unsaid)
-	m.unsaid = m.unsaid[:0]
-}
+// writeSpeculated writes into the indexes what this step has speculated so far.
+func (m *machine) writeSpeculated() { m.passOn(speculated.tell) }
 
-// leave hands on what is not written yet, to be written after all else is done.
-func (m *machine) leave() {
+// emitSpeculated hands on what is not written yet, to be written after all else is done.
+func (m *machine) emitSpeculated() { m.passOn(func(s speculated) { m.emit(s) }) }
+
+func (m *machine) passOn(to func(speculated)) {
 	for _, s := range m.unsaid {
-		m.emit(s)
+		to(s)
 	}
 	clear(m.unsaid)
 	m.unsaid = m.unsaid[:0]

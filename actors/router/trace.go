@@ -83,15 +83,15 @@ func subjectOf(e *entry, leg int) explain.Subject {
 	return explain.Subject{Entry: uint64(e.id), Leg: leg, Request: e.sub.Call.Request.ID, Kind: kind}
 }
 
-// waits notes a submission that has taken its place in the queue.
-func (m *machine) waits(e *entry) {
+// traceQueued notes a submission that has taken its place in the queue.
+func (m *machine) traceQueued(e *entry) {
 	for _, ask := range e.legs() {
 		m.trace.Queued(m.now, subjectOf(e, ask.Leg), e.promptTokens(ask), m.waiting.Len()-1)
 	}
 }
 
-// left notes a submission that was taken back.
-func (m *machine) left(e *entry) {
+// traceWithdrawn notes a submission that was taken back.
+func (m *machine) traceWithdrawn(e *entry) {
 	if m.trace != nil {
 		m.trace.Withdrawn(m.now, uint64(e.id))
 	}
