@@ -167,7 +167,7 @@ func (m *machine) emit(e effect) { m.out = append(m.out, e) }
 // step takes one message and returns what is to be done, in order.
 func (m *machine) step(now time.Time, message any) []effect {
 	m.out = nil
-	prefilling := m.ledger.Prefilling()
+	prefilling := m.ledger.Tickets(ledger.Reserved) > 0
 	switch e := message.(type) {
 	case *Reserve:
 		m.reserve(now, e)
@@ -220,7 +220,7 @@ func (m *machine) step(now time.Time, message any) []effect {
 		m.tick(now)
 	}
 	m.expire(now)
-	if prefilling && !m.ledger.Prefilling() {
+	if prefilling && m.ledger.Tickets(ledger.Reserved) == 0 {
 		m.prefilledAt = now
 	}
 	return m.out

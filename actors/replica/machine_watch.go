@@ -77,9 +77,11 @@ const (
 const silent = "the engine made no progress"
 
 // busy says whether the engine has anything to do that it could be seen to do.
-func (m *machine) busy() bool {
-	l := m.ledger.Load()
-	return l.Reserved+l.Running > 0
+func (m *machine) busy() bool { return m.working() > 0 }
+
+// working is how many tickets the engine works on.
+func (m *machine) working() int {
+	return m.ledger.Tickets(ledger.Reserved) + m.ledger.Tickets(ledger.Running)
 }
 
 // bound is how long the replica may be silent before it is suspected.
@@ -87,14 +89,13 @@ func (m *machine) bound() time.Duration { return m.patience(stepFactor) }
 
 // patience is how long the engine may be silent: a number of its steps, or twice the prefill that it is at.
 func (m *machine) patience(steps int) time.Duration {
-	l := m.ledger.Load()
 	bound := m.cfg.HangLeast
 	if step, ok := m.watch.pace.step(); ok {
 		bound = max(bound, time.Duration(steps)*step)
-	} else if l.Running > 0 {
+	} else if m.ledger.Tickets(ledger.Running) > 0 {
 		bound = max(bound, m.cfg.HangBlind)
 	}
-	took, known := m.prefilling(l.Reserved)
+	took, known := m.prefilling()
 	if !known {
 		return max(bound, m.cfg.HangBlind)
 	}
@@ -103,13 +104,13 @@ func (m *machine) patience(steps int) time.Duration {
 
 // prefilling is how long what the engine is prefilling is predicted to take: the oldest prompt and those that fit in a pass
 // with it. False: of some of it that is not known.
-func (m *machine) prefilling(reserved int) (took time.Duration, known bool) {
+func (m *machine) prefilling() (took time.Duration, known bool) {
 	w := &m.watch
 	over := func(p prefill) bool { return m.ledger.State(p.ticket) != ledger.Reserved }
 	for len(w.queue) > 0 && over(w.queue[0]) {
 		w.queue = w.queue[1:]
 	}
-	if len(w.queue) > 2*reserved+prefillSpare {
+	if len(w.queue) > 2*m.ledger.Tickets(ledger.Reserved)+prefillSpare {
 		w.queue = slices.DeleteFunc(w.queue, over)
 	}
 	tokens := scoring.Tokens(0)
@@ -138,7 +139,7 @@ func (m *machine) watched(now time.Time, r *Reserve, busy bool) {
 
 // late notes the silence of a replica whose last request leaves it because it has brought nothing in time.
 func (m *machine) late(now time.Time, t scoring.Ticket) {
-	if l := m.ledger.Load(); l.Reserved+l.Running == 1 && m.ledger.State(t) == ledger.Reserved {
+	if m.working() == 1 && m.ledger.State(t) == ledger.Reserved {
 		m.watch.unheard = now.Sub(m.watch.life)
 	}
 }

@@ -31,7 +31,7 @@ func TestCostByHand(t *testing.T) {
 		ld.OldestPrefill = at
 		return ld
 	}
-	decoding := ledger.Load{Running: 2, DecodeSlots: 2, DecodeKVTokens: 300, RemainingOutputTokens: 40}
+	decoding := ledger.Load{Running: 2, DecodeKVTokens: 300, RemainingOutputTokens: 40}
 	even := cost.DefaultWeights()
 	for _, tc := range []struct {
 		name    string

@@ -299,8 +299,8 @@ func (l *Ledger) NextExpiry() (time.Time, bool) {
 	return next, found
 }
 
-// Prefilling says whether some ticket waits for its first token.
-func (l *Ledger) Prefilling() bool { return l.states[Reserved] > 0 }
+// Tickets is how many tickets are in a state; those that have ended are not counted.
+func (l *Ledger) Tickets(s State) int { return l.states[s] }
 
 // End frees what a ticket holds: the engine has let go of it. It does so once; of a ticket that has ended or was never
 // booked it changes nothing, counts that and says false.
@@ -401,7 +401,6 @@ func (l *Ledger) Load() Load {
 		QueuedPrefillTokens:   l.sum.prefill,
 		ReservedPromptTokens:  l.sum.prompts,
 		QueuedPrefillTokens2:  float64(l.sum.prefill2) / 2,
-		DecodeSlots:           l.states[Running],
 		DecodeKVTokens:        l.sum.decodeKV,
 		RemainingOutputTokens: l.sum.remaining,
 	}

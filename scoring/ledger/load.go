@@ -32,7 +32,6 @@ type Load struct {
 	// OldestPrefillTokens is that ticket's part of QueuedPrefillTokens.
 	OldestPrefillTokens scoring.Tokens
 
-	DecodeSlots int // running sequences
 	// DecodeKVTokens are prompt and produced tokens of the running sequences.
 	DecodeKVTokens scoring.Tokens
 	// RemainingOutputTokens is what reserved and running sequences are expected to produce yet.

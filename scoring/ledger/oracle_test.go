@@ -89,7 +89,6 @@ func (o *oracle) load() ledger.Load {
 			ld.RemainingOutputTokens += h.rest()
 		case ledger.Running:
 			ld.Running++
-			ld.DecodeSlots++
 			ld.DecodeKVTokens += h.PromptTokens + h.produced
 			ld.RemainingOutputTokens += h.rest()
 		case ledger.Lingering:
@@ -265,6 +264,11 @@ func runLedger(t *rapid.T, did map[string]int, reasons map[ledger.Reason]int) {
 		"": func(t *rapid.T) {
 			r.o.note()
 			require.Equal(t, r.o.load(), r.l.Load())
+			for state, want := range map[ledger.State]int{
+				ledger.Reserved: r.o.load().Reserved, ledger.Running: r.o.load().Running, ledger.Lingering: r.o.load().Lingering, ledger.Ended: 0,
+			} {
+				require.Equal(t, want, r.l.Tickets(state), state)
+			}
 			require.Equal(t, len(r.o.live) == 0, r.l.Empty())
 			for _, h := range r.o.live {
 				require.Equal(t, h.state, r.l.State(h.Ticket))

@@ -17,7 +17,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden table anew")
 func TestExplainGolden(t *testing.T) {
 	holder := with(idle("gpu-1"), func(c *candidate) { c.OverlapTokens, c.NeedBlocks = 96, 8 })
 	busy := with(idle("gpu-2"), func(c *candidate) {
-		c.Load.Reserved, c.Load.Running, c.Load.DecodeSlots, c.Load.SeatsBooked = 1, 2, 2, 3
+		c.Load.Reserved, c.Load.Running, c.Load.SeatsBooked = 1, 2, 3
 		c.Load.QueuedPrefillTokens, c.Load.OldestPrefillTokens = 8000, 8000
 		c.Load.DecodeKVTokens, c.Load.RemainingOutputTokens = 3000, 300
 		c.Load.BookedBlocks, c.PendingBlocks = 700, 10

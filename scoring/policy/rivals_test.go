@@ -53,7 +53,7 @@ func (ds decisions) check(t *testing.T, policyName string) {
 // running has so many sequences of 100 tokens decoding.
 func running(n int) func(*candidate) {
 	return func(c *candidate) {
-		c.Load.Running, c.Load.DecodeSlots, c.Load.SeatsBooked = n, n, n
+		c.Load.Running, c.Load.SeatsBooked = n, n
 		c.Load.DecodeKVTokens = scoring.Tokens(100 * n)
 		c.Load.BookedBlocks = scoring.Blocks(20 * n)
 	}
