@@ -53,11 +53,7 @@ func (r *Record) Write(w io.Writer) error {
 
 // write lays a decision out.
 func (l *Look) write(b *bytes.Buffer) {
-	when := "at once"
-	if l.AfterSeconds > 0 {
-		when = "after " + brief(l.AfterSeconds)
-	}
-	fmt.Fprintf(b, "\n%s: %s", when, l.Verdict)
+	fmt.Fprintf(b, "\n%s: %s", when(l.AfterSeconds), l.Verdict)
 	if l.Cause != "" {
 		fmt.Fprintf(b, ", %s", l.Cause)
 	}
@@ -98,11 +94,7 @@ func courses(b *bytes.Buffer, predicted, came *Course) {
 }
 
 func (s *Shadow) write(b *bytes.Buffer) {
-	when := "at once"
-	if s.AfterSeconds > 0 {
-		when = "after " + brief(s.AfterSeconds)
-	}
-	fmt.Fprintf(b, "shadow %s, %s: %s", s.Policy, when, s.Verdict)
+	fmt.Fprintf(b, "shadow %s, %s: %s", s.Policy, when(s.AfterSeconds), s.Verdict)
 	switch {
 	case s.Replica != "" && s.Verdict == "hold":
 		fmt.Fprintf(b, " for %s", s.Replica)
@@ -118,6 +110,14 @@ func (s *Shadow) write(b *bytes.Buffer) {
 		fmt.Fprintf(b, ", first token predicted there after %s", brief(*s.FirstTokenSeconds))
 	}
 	b.WriteByte('\n')
+}
+
+// when is how long after the record's begin something was.
+func when(afterSeconds float64) string {
+	if afterSeconds > 0 {
+		return "after " + brief(afterSeconds)
+	}
+	return "at once"
 }
 
 // table aligns columns to the right and leaves no space at the ends of lines.

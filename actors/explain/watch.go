@@ -370,8 +370,7 @@ func Suppose(model string, b *Batch) Record {
 			w.pass.Begin(n.at, b.fleets[n.fleet.from:n.fleet.to], n.queue)
 		case decided:
 			table := w.table(n)
-			r = begin(model, b.policyName, n, n.queue.Requests)
-			r.QueuedRequests = w.pass.Queue.Requests
+			r = begin(model, b.policyName, n, w.pass.Queue.Requests)
 			r.look(n.at, &table)
 			r.suppose(&table)
 		}
