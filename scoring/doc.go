@@ -8,6 +8,8 @@
 //	                                                                                   ▼
 //	       queue.Queue ◀── Hold ── policy.Policy.Decide ── Dispatch ─▶ ledger.Reserve (by message) ─▶ granted or refused
 //
+// Before that quota says whether a tenant may ask at all, and slo whether an answer that has to come by a time can.
+//
 // This root package holds the words that all of them share.
 //
 //   - replica: one engine instance with its own KV cache

@@ -1,7 +1,7 @@
 // Package replica owns one engine replica: its life cycle, its ledger and the two things that watch the engine.
 //
 //	router ──Reserve──▶ replica actor ──Granted, Refused──▶ router
-//	request goroutines ──Started, Progress, AttemptFailed, End──▶ replica actor
+//	request goroutines ──Started, Progress, AttemptFailed, Linger, Late, End──▶ replica actor
 //	                        │ supervises (Strategy of package supervise)
 //	                        ├─ connection: probes the engine ──Probed, ProbeFailed──▶ replica actor
 //	                        └─ feed: cache events (or what was routed there) ──▶ prefix index
@@ -31,14 +31,15 @@
 //	                 back (Warming, ramp) ◀──a canary's token, after the strike's back-off── hung (Down) ◀──────┘
 //
 // Suspected it takes nothing new; there is no strike yet. The only replica that serves is waited for longer (HangBlind): its
-// legs have no place to go to, and new requests wait rather than be turned away. Hung is a strike: its legs are told to leave as soon as another
-// replica serves, and again while any is there. Attempts that break one after another (Config.BreaksMax, streams that die
+// legs have no place to go to, and new requests wait rather than be turned away. Hung is a strike: its legs are told to leave as
+// soon as another replica serves, and again while any is there. Attempts that break one after another (Config.BreaksMax, streams that die
 // with their process count once) are a strike too. Strikes keep it out for a time that doubles to a cap, with jitter; only a
 // canary or a token of a stream brings it back, never a probe. The canary is a prompt of one token, for one token, with a salt
 // of its own; it is not booked: it holds a seat and two blocks for a step.
 //
 // A single attempt that is stuck on an engine which serves others is the stream machine's to find (its deadlines follow the
-// replica's pace too); this finds engines, that finds requests.
+// replica's pace too, and it may hedge); this finds engines, that finds requests. An attempt that loses to its hedge says so
+// (Late): if it was the only one here, the silence goes on with the next grant, or an engine that hangs would never be found.
 //
 // Busy is not dead: a probe that brings no answer in time counts only while there is nothing to do. The streams of a replica that
 // is busy tell more than a server that does not get to its probes, and the rule above reads them.
@@ -74,6 +75,9 @@
 // A restart of the actor after a panic of ours is a new epoch: the engine and its KV live on. The new instance asks every
 // live request for its tickets on this replica and grants nothing before all have answered or a second has passed. What the
 // one before failed at, and an order that it had put off, lies in the Ref and is taken first; a ticket of whose attempt's end it
-// hears before it has heard of the attempt it books as lingering. A new
-// incarnation is another life of the engine process: every ticket and the index are void.
+// hears before it has heard of the attempt it books as lingering.
+//
+// A new incarnation is another life of the engine process: the index is void, and so are the tickets that the life before had.
+// When that ended nobody knows, only when it was last seen: what was granted after that, or Config.ReachWait before it and was
+// still on its way, may run on the new one and stays booked; if it does not, its stream ends it.
 package replica

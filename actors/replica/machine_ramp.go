@@ -8,8 +8,8 @@ type ramp struct {
 	full  *time.Time // when all seats are open; nil before its first token
 }
 
-// rampStep is by how many seats the quota grows with each first token: one for the request that keeps its seat while it
-// decodes, and one and a half times as many besides.
+// rampStep is by how many seats the quota grows with each first token: the request that has got it keeps its seat while it
+// decodes, and two may prefill in its place.
 const rampStep = 2
 
 // newRamp returns nil where the first quota is all there is.

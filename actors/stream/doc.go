@@ -44,7 +44,8 @@
 //	                  The router places it at once or declines, and then it is over: the request has lost nothing by it
 //	a token or an end the attempt that brings one first goes on; the other is aborted in the same step, before anything is
 //	                  given out, and lingers. If that is the first one its replica hears that it was late, so that one that hangs
-//	                  is found though its requests never stay long enough. Journal, limit, usage, cached tokens and X-Plimsoll-Replica are the winner's
+//	                  is found though its requests never stay long enough. Journal, limit, usage, cached tokens and
+//	                  X-Plimsoll-Replica are the winner's
 //	a failure         before that: the failed one is excluded and the replica hears of it as always, the other goes on alone.
 //	                  If both fail the leg is routed anew. What is the client's fault (400, 413, 422) ends the request, whoever says it
 //	all else          what ends the request, or empties a replica, deals with both as it does with one

@@ -8,7 +8,8 @@
 //
 // The replica's feed actor owns a [Source] and calls Subscribe; one subscription is one goroutine with the machine, and
 // one for each socket. All state lies in the machine (pure: no clock, no goroutine, no I/O) and ends with the
-// subscription; the simulator drives it without sockets, as a [Machine]. [Discover] finds the endpoints of an engine that tells them, [OffsetPort] those of a further rank.
+// subscription; the simulator drives it without sockets, as a [Machine]. [Discover] finds the endpoints of an engine that tells
+// them, [OffsetPort] those of a further rank.
 //
 // # Order and loss
 //
