@@ -47,7 +47,9 @@ func (w *Watch) moved(n *note) {
 			delete(w.open, n.ticket)
 			r = o.record
 			r.deny(n.at, string(n.replica), n.why)
-			r.State = Waiting
+			if r.State == Reserving { // not of one that was taken back or turned away meanwhile
+				r.State = Waiting
+			}
 		}
 	case placed:
 		if o := w.open[n.ticket]; o != nil {

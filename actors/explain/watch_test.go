@@ -264,6 +264,39 @@ func TestARestartedRouter(t *testing.T) {
 	require.Equal(t, []string{Waiting, Lost}, []string{found[0].State, found[1].State})
 }
 
+// TestDenied: nothing came of a reservation. Its request waits for the next one, unless it was taken back or turned away meanwhile.
+func TestDenied(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile    func(s *scene, b *Batch, subject Subject)
+		state, error string
+	}{
+		"nothing":     {func(*scene, *Batch, Subject) {}, Waiting, ""},
+		"withdrawn":   {func(s *scene, b *Batch, subject Subject) { b.Withdrawn(s.now, subject.Entry) }, Left, ""},
+		"turned away": {func(s *scene, b *Batch, subject Subject) { b.Rejected(s.now, subject, 100, "too late") }, Refused, "too late"},
+		"its router restarted": {func(s *scene, _ *Batch, _ Subject) {
+			s.take(func(b *Batch) { b.Instance = 2 })
+		}, Lost, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, DefaultConfig(), 1)
+			subject, ticket := s.subject("x"), scoring.Ticket{Boot: 1, Number: 7}
+			s.take(func(b *Batch) {
+				s.decides(b, subject, 100, s.now)
+				b.notes = b.notes[:len(b.notes)-2] // it is not asked for as others are
+				b.Reserving(s.now, subject, ticket, "r1", 100)
+			})
+			require.Equal(t, Reserving, s.w.Find("x")[0].State)
+			s.take(func(b *Batch) { c.meanwhile(s, b, subject) })
+			s.take(func(b *Batch) { b.Denied(s.now, ticket, "r1", "given back") })
+			r := s.w.Find("x")[0]
+			require.Equal(t, c.state, r.State)
+			require.Equal(t, c.error, r.Error)
+			require.Len(t, r.Denials, 1)
+			require.Contains(t, r.Summary, c.state)
+		})
+	}
+}
+
 // TestWatchRuns: what is told is taken in by the goroutine, which ends with Close. Nobody watches without a watch.
 func TestWatchRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
