@@ -71,6 +71,7 @@ type blow struct {
 	// aborted it.
 	kind    *engine.FailKind
 	aborted bool
+	unknown bool // it sends a token of no vocabulary, and goes on
 }
 
 // story is what happens to a request: the nth attempt of a leg fails as told; one of which nothing is told does well.
@@ -241,6 +242,9 @@ func (c *teller) generate(e startAttempt) []any {
 		tokens = tokens[:min(b.after, len(tokens))]
 	}
 	c.out.attempts = append(c.out.attempts, tried{leg, e.request, tokens})
+	if b.unknown {
+		tokens = append(slices.Clip(tokens), engine.Token{ID: idNone}, engine.Token{ID: 'q'}, engine.Token{ID: 'q'})
+	}
 	var events []any
 	for part := range slices.Chunk(tokens, max(1, c.s.frame)) {
 		f := frame{attempt: e.attempt}

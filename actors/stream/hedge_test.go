@@ -134,6 +134,12 @@ func TestRace(t *testing.T) {
 		}, 0},
 		"an abort on the engine is none": {"a", "b", func(r *rig) []string { return r.do(tokens(2).finish(engine.FinishAbort)) }, []string{}, 1},
 		"what is found cached is none":   {"a", "b", func(r *rig) []string { return r.do(tokens(2).cached(1)) }, []string{"b: cached 1 of 1 predicted"}, 1},
+		"a token that cannot be read is none": {"a", "b", func(r *rig) []string { return r.do(tokens(1, idNone).finish(engine.FinishStop)) }, []string{
+			"a: linger 1", "abort 1", "failed 1 on a",
+		}, 1},
+		"the hedge's token cannot be read": {"a", "b", func(r *rig) []string { return r.do(tokens(2, idNone)) }, []string{
+			"b: linger 2", "abort 2", "failed 2 on b", "hedge failed",
+		}, 0},
 		"the first one fails": {"a", "b", func(r *rig) []string { return r.do(attemptEnded{1, failure(engine.Broken)}) }, []string{
 			"a: attempt failed 1 broken", "failed 1 on a",
 		}, 1},

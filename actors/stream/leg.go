@@ -83,8 +83,10 @@ func (l *legState) note(t engine.Token) {
 	l.ids = append(l.ids, t.ID)
 }
 
-// token takes one token into the journal and says whether the answer ends with it.
+// token takes one token into the journal and says whether the answer ends with it. After an error without a finish, of a token
+// that cannot be read, it is as if the token had not come.
 func (l *legState) token(req *Request, model Model, maxTokens int, t engine.Token, at time.Time) (Entry, *Finish, error) {
+	wordless := l.wordless
 	l.note(t)
 	entry := Entry{ID: t.ID, LostIDs: t.LostIDs, Logprob: t.Logprob, Stamp: at}
 	ended := !req.IgnoreEOS && slices.Contains(model.EndTokens, t.ID)
@@ -104,6 +106,10 @@ func (l *legState) token(req *Request, model Model, maxTokens int, t engine.Toke
 	}
 	if !ended { // an end token has no text, also where it comes too early to end anything
 		finish, err := l.text(req, t, &entry)
+		if err != nil {
+			l.forget(t)
+			l.wordless = wordless
+		}
 		if finish != nil || err != nil {
 			return entry, finish, err
 		}
@@ -113,6 +119,16 @@ func (l *legState) token(req *Request, model Model, maxTokens int, t engine.Toke
 		return entry, f, err
 	}
 	return entry, nil, nil
+}
+
+// forget takes back what was noted of the last token.
+func (l *legState) forget(t engine.Token) {
+	l.produced -= 1 + t.LostIDs
+	if t.LostIDs > 0 && t.Text != nil {
+		l.holes = l.holes[:len(l.holes)-1]
+		return
+	}
+	l.ids = l.ids[:len(l.ids)-1]
 }
 
 // relay takes one token of an answer that the engine reads: its text is taken as it is, and only the engine ends it.
@@ -155,7 +171,7 @@ func (l *legState) piece(t engine.Token) (string, error) {
 	return held + *t.Text, err
 }
 
-// end finishes the leg with what is still held back.
+// end finishes the leg with what is still held back; there is a finish with an error too.
 func (l *legState) end(reason StopReason) (*Finish, error) {
 	f := &Finish{Reason: reason, CompletionTokens: l.produced}
 	held, err := l.detok.Flush()

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -199,13 +200,55 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestAnUnknownTokenFailsTheRequest(t *testing.T) {
+// TestATokenThatCannotBeRead has the answer go on elsewhere behind the last one that can: nothing of it, or of what follows it, counts.
+func TestATokenThatCannotBeRead(t *testing.T) {
+	unread := []string{"a: linger 1", "abort 1"}
+	wordless := frame{attempt: 1, event: engine.Event{Tokens: []engine.Token{{ID: 'a'}, {ID: engine.NoTokenID}}}}
+	end := "finished 1 on a with 1"
+	for name, c := range map[string]struct {
+		req  Request
+		sent frame
+		want []string // behind what the token before it does
+	}{
+		"in the middle":          {Request{}, tokens(1, 'a', idNone, 'b'), []string{end, "submit 2 again begun, leg 0 with 1 of 10 not a/1 after engine_failed"}},
+		"at the first place":     {Request{}, tokens(1, idNone, 'b'), []string{"failed 1 on a", "submit 2 again, leg 0 not a/1 after engine_failed"}},
+		"with a finish":          {Request{}, tokens(1, 'a', idNone).finish(engine.FinishLength), []string{end, "submit 2 again begun, leg 0 with 1 of 10 not a/1 after engine_failed"}},
+		"of a whole answer":      {Request{Whole: true}, tokens(1, 'a', idNone), []string{end, "submit 2 again begun, leg 0 with 1 of 10 not a/1 after engine_failed"}},
+		"without an ID":          {Request{}, wordless, []string{end, "submit 2 again begun, leg 0 with 1 of 10 not a/1 after engine_failed"}},
+		"of one of two answers":  {Request{N: 2}, tokens(1, 'a', idNone), []string{end, "submit 2 again begun, leg 0 with 1 of 10 not a/1 after engine_failed"}},
+		"where nobody may go on": {Request{Resume: ResumeOff}, tokens(1, 'a', idNone), []string{end, "same_distribution declined with 0", "ended: engine_failed"}},
+		"where it would not be exact": {
+			Request{Resume: ResumeExact, Sampling: engine.Sampling{PresencePenalty: of(1.0)}}, tokens(1, 'a', idNone),
+			[]string{end, "inexact declined with 0", "ended: engine_failed"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, DefaultConfig(), &c.req)
+			r.run(10, slices.Repeat([]string{"a"}, max(1, c.req.N))...)
+			got := r.do(c.sent)
+			with(t, got, slices.Concat(unread, c.want)...)
+			without(t, got, "a: attempt failed") // no strike
+			produced := 0
+			if c.sent.event.Tokens[0].ID == 'a' {
+				with(t, got, `leg 0: 1 "a"`)
+				produced = 1
+			}
+			require.Equal(t, produced, r.m.usage().CompletionTokens)
+			require.Equal(t, []string{}, r.do(text(1, "more").finish(engine.FinishStop)), "it is no longer listened to")
+			require.Equal(t, []string{"a: end 1 cancelled"}, r.do(attemptEnded{1, errCancelled}))
+		})
+	}
+}
+
+// TestATokenThatNobodyCanRead: a model that wants it everywhere ends its answer, and not only after all replicas have failed.
+func TestATokenThatNobodyCanRead(t *testing.T) {
 	r := newRig(t, DefaultConfig(), &Request{})
 	r.run(10, "a")
-	require.Equal(t, []string{
-		"ended: engine_failed", "a: linger 1", "abort 1", "finished 1 on a with 2", `a: learned 5 ""`,
-	}, r.do(tokens(1, 'a', idNone, 'b')))
-	require.Equal(t, []string{"a: end 1 cancelled"}, r.do(attemptEnded{1, errCancelled}))
+	r.do(tokens(1, 'a', idNone))
+	r.run(10, "b")
+	with(t, r.do(tokens(2, idNone)), "submit 3 again begun, leg 0 with 1 of 10 not a/1 not b/1 after engine_failed")
+	r.run(10, "c")
+	with(t, r.do(tokens(3, idNone)), "ended: engine_failed")
 	require.True(t, r.m.done())
 }
 

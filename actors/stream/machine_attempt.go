@@ -64,12 +64,10 @@ func (m *machine) frame(f frame) {
 		told := *f.event.PromptTokens
 		a.told = &told
 	}
-	if said := f.event.Finish; m.hedge.open() && (len(f.event.Tokens) > 0 || said != nil && said.Reason != engine.FinishAbort) {
-		m.won(a)
-	}
 	entries := m.appended.entries[:0]
 	clear(m.appended.entries)
 	var finish *Finish
+	var err error
 	for _, t := range f.event.Tokens {
 		if a.settled != nil || finish != nil {
 			break
@@ -80,11 +78,9 @@ func (m *machine) frame(f frame) {
 			continue
 		}
 		var entry Entry
-		var err error
-		entry, finish, err = a.leg.token(m.req, m.model, a.limit, t, f.at)
-		if err != nil {
-			m.fail(&fault.Fault{Kind: fault.EngineFailed, Message: "the engine sent a token that the tokenizer does not know", Err: err})
-			return
+		if entry, finish, err = a.leg.token(m.req, m.model, a.limit, t, f.at); err != nil {
+			a.produced -= 1 + t.LostIDs
+			break
 		}
 		entries = append(entries, entry)
 	}
@@ -92,6 +88,10 @@ func (m *machine) frame(f frame) {
 		entries[n-1].ChatDelta = f.event.ChatDelta
 	}
 	m.appended.entries = entries
+	if said := f.event.Finish; m.hedge.open() &&
+		(len(entries) > 0 || finish != nil || err == nil && said != nil && said.Reason != engine.FinishAbort) {
+		m.won(a)
+	}
 	if len(entries) > 0 {
 		m.mended(a, f.at)
 		a.last = f.at
@@ -103,7 +103,28 @@ func (m *machine) frame(f frame) {
 		m.appended.leg, m.appended.usage = a.leg.index, m.usage()
 		m.emit(&m.appended)
 	}
-	m.conclude(f.at, a, finish, f.event.Finish)
+	switch {
+	case err != nil && finish != nil:
+		m.undecoded(err)
+	case err != nil:
+		m.unreadable(f.at, a, err)
+	default:
+		m.conclude(f.at, a, finish, f.event.Finish)
+	}
+}
+
+// unreadable has another replica go on where an engine has sent a token that the tokenizer does not know. The replica gets no
+// strike for it: many a model draws from more IDs than its tokenizer has, and a client can ask for a temperature at which they come.
+func (m *machine) unreadable(now time.Time, a *attempt, err error) {
+	m.emit(toReplica{a.place.Ref, replica.Linger{Attempt: a.known()}})
+	m.stop(a, false)
+	m.reroute(now, a, &engine.Failure{
+		Kind: engine.Broken, Message: "the engine sent a token that the tokenizer does not know", Err: err,
+	}, false)
+}
+
+func (m *machine) undecoded(err error) {
+	m.fail(&fault.Fault{Kind: fault.EngineFailed, Message: "the answer's end could not be decoded", Err: err})
 }
 
 // learn takes over what the engine said of a prompt: that of the first answer to it and its first attempt that gave a token
@@ -139,7 +160,7 @@ func (m *machine) conclude(at time.Time, a *attempt, finish *Finish, said *engin
 		reason := stopReason(said.Reason)
 		var err error
 		if finish, err = l.end(reason); err != nil {
-			m.fail(&fault.Fault{Kind: fault.EngineFailed, Message: "the answer's end could not be decoded", Err: err})
+			m.undecoded(err)
 			return
 		}
 	}

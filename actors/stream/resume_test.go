@@ -65,7 +65,7 @@ func shapes() map[string]Request {
 func TestKilledAtEveryToken(t *testing.T) {
 	ways := map[string]blow{
 		"broken": {kind: of(engine.Broken)}, "stalled": {kind: of(engine.Stalled)}, "refused": {kind: of(engine.Refused)},
-		"no finish": {}, "aborted": {aborted: true},
+		"no finish": {}, "aborted": {aborted: true}, "unknown": {unknown: true},
 	}
 	joints := 0
 	for name, k := range kinds() {
