@@ -218,7 +218,8 @@ func TestATokenThatCannotBeRead(t *testing.T) {
 		"of one of two answers":  {Request{N: 2}, tokens(1, 'a', idNone), []string{end, "submit 2 again begun, leg 0 with 1 of 10 not a/1 after engine_failed"}},
 		"where nobody may go on": {Request{Resume: ResumeOff}, tokens(1, 'a', idNone), []string{end, "same_distribution declined with 0", "ended: engine_failed"}},
 		"where it would not be exact": {
-			Request{Resume: ResumeExact, Sampling: engine.Sampling{PresencePenalty: of(1.0)}}, tokens(1, 'a', idNone),
+			Request{Resume: ResumeExact, Sampling: engine.Sampling{PresencePenalty: of(1.0)}},
+			tokens(1, 'a', idNone),
 			[]string{end, "inexact declined with 0", "ended: engine_failed"},
 		},
 	} {
