@@ -28,6 +28,9 @@ type Config struct {
 	FeedDelay time.Duration
 	// SampleEvery is the time between two points of the series.
 	SampleEvery time.Duration
+	// Unqueued is a router without queue and admission: it is told of room without end, so that every request goes to an engine at
+	// once and engines queue and preempt by themselves. The gate and the holds of a policy stay.
+	Unqueued bool
 	// Backlog has requests come as soon as fewer than that many wait for a place, whenever the trace says; nil: at their times.
 	Backlog *int
 }

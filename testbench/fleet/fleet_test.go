@@ -167,6 +167,40 @@ func TestStrictAdmissionNeverPreempts(t *testing.T) {
 	require.Positive(t, engines, "the figure means something")
 }
 
+// TestUnqueuedRequestsGoToAnEngineAtOnce: engines queue them, and preempt where their memory runs out.
+func TestUnqueuedRequestsGoToAnEngineAtOnce(t *testing.T) {
+	s := fleet.DefaultSpec()
+	s.Replicas, s.KVTokens = 2, new(30_000)
+	for _, name := range policy.Names()[1:] {
+		cfg := config(t, s)
+		cfg.Router.Policy.Name, cfg.Unqueued = name, true
+		var list []trace.Request
+		for i := range 40 {
+			list = append(list, trace.Request{Number: uint64(i), PromptTokens: 3000 + i, OutputTokens: 1500}) //nolint:gosec // small numbers
+		}
+		r := run(t, cfg, trace.List(list))
+		preemptions := 0
+		for _, f := range r.Replicas {
+			preemptions += f.Preemptions
+			require.Zero(t, f.Refusals, name)
+		}
+		require.Positive(t, preemptions, name)
+		for i := range r.Samples {
+			require.Equal(t, fleet.Finished, r.Samples[i].Outcome, name)
+			require.Equal(t, r.Samples[i].At, r.Samples[i].Dispatched, name)
+		}
+		cfg.Unqueued = false
+		r = run(t, cfg, trace.List(list))
+		waited := 0
+		for i := range r.Samples {
+			if r.Samples[i].Outcome == fleet.Refused || r.Samples[i].Dispatched > r.Samples[i].At {
+				waited++
+			}
+		}
+		require.Greater(t, waited, 20, "behind the queue they wait for room")
+	}
+}
+
 // TestABacklogKeepsTheFleetBusy: there is always somebody who waits, and never more than asked for.
 func TestABacklogKeepsTheFleetBusy(t *testing.T) {
 	s := fleet.DefaultSpec()

@@ -59,6 +59,9 @@ func newHost(w *world, n int) (*host, error) {
 func (h *host) start() {
 	cfg := h.w.cfg.Replica
 	cfg.ID, cfg.Model, cfg.Process = h.ref.ID, Model, string(h.ref.ID)
+	if h.w.cfg.Unqueued {
+		cfg.RampSeats = h.cfg.Seats * roomWithoutEnd
+	}
 	h.m = replica.NewMachine(h.w.time(), cfg, h.ref, nil, h)
 	h.probe(h.probes)
 }
@@ -115,15 +118,21 @@ func (h *host) arm() {
 	h.w.ring(at, h, nil)
 }
 
+// roomWithoutEnd is how many times what an engine has a router without admission takes it to have.
+const roomWithoutEnd = 1000
+
 // probe asks the engine how it is, unless another probe was asked for since.
 func (h *host) probe(run uint64) {
 	if run != h.probes {
 		return
 	}
 	load := h.engine.Status()
-	blocks, limit := h.cfg.UsableBlocks(), h.cfg.SequenceTokens()
+	blocks, seats, limit := h.cfg.UsableBlocks(), h.cfg.Seats, h.cfg.SequenceTokens()
+	if h.w.cfg.Unqueued {
+		blocks, seats = blocks*roomWithoutEnd, seats*roomWithoutEnd
+	}
 	h.w.post(h, replica.Probed{Began: h.w.time(), Status: engine.Status{
-		Model: h.cfg.Model, Incarnation: "1", BlockTokens: &h.cfg.BlockTokens, KVBlocks: &blocks, Seats: &h.cfg.Seats, SequenceTokens: &limit,
+		Model: h.cfg.Model, Incarnation: "1", BlockTokens: &h.cfg.BlockTokens, KVBlocks: &blocks, Seats: &seats, SequenceTokens: &limit,
 		Load: engine.Load{RunningSequences: &load.Running, WaitingSequences: &load.Waiting, UsedBlocks: &load.UsedBlocks, Steps: &load.Steps},
 	}})
 	h.probeIn(h.w.cfg.Replica.ProbeInterval)
@@ -209,11 +218,11 @@ const hurry = 50 * time.Millisecond
 func (h *host) HurryProbe() { h.probeIn(hurry) }
 
 // TuneFeed implements [replica.Shell]: the feed begins with an empty cache.
-func (h *host) TuneFeed(blockTokens, capacity scoring.Tokens, incarnation uint64) {
+func (h *host) TuneFeed(blockTokens, _ scoring.Tokens, incarnation uint64) {
 	ix := h.w.indexes.Join(blockTokens)
 	h.place = &replica.Place{
 		Index: ix, BlockTokens: blockTokens, Incarnation: incarnation,
-		Slot: ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: scoring.Blocks(max(1, capacity/blockTokens))}),
+		Slot: ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: scoring.Blocks(h.cfg.UsableBlocks())}),
 	}
 	h.ref.SetPlace(h.place)
 	h.place.Index.Apply(h.place.Slot, nil)

@@ -3,9 +3,11 @@ package matrix
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"plimsoll/scoring/policy"
 	"plimsoll/testbench/fleet"
@@ -53,17 +55,33 @@ type Cell struct {
 type Matrix struct {
 	Traces, Fleets, Policies []string
 	Loads                    []float64
-	Seeds                    int // from 1 on
-	// Requests is how many come to a fleet of eight; a larger one gets more in proportion, as far as the trace has them.
+	// Seeds are from 1 on; below a load of [Busy] there are LightSeeds of them, for little differs there.
+	Seeds, LightSeeds int
+	// Requests is how many come to a fleet of eight, as far as the trace has them; one of four times the size gets twice as many.
 	Requests int
 	// Recorded is the folder of the recorded traces.
 	Recorded string
 }
 
+// Busy is the load from which on policies differ by more than the draw of a seed.
+const Busy = 0.8
+
+// Contestants lists the default policy, then each other one as it was published, without a queue or an admission before the
+// engines, and the two best of them behind those of the router.
+func Contestants() []string {
+	names := policy.Names()
+	out := names[:1:1]
+	for _, name := range names[1:] {
+		out = append(out, name+trial.Unqueued)
+	}
+	return append(out, "lmetric", "affinity-filter")
+}
+
 // Default is the whole matrix.
 func Default() Matrix {
 	return Matrix{
-		Traces: Traces(), Fleets: fleet.Names(), Policies: policy.Names(), Loads: []float64{0.5, 0.8, 0.95, 1.1}, Seeds: 5, Requests: 4000,
+		Traces: Traces(), Fleets: fleet.Names(), Policies: Contestants(), Loads: []float64{0.5, 0.8, 0.95, 1.1},
+		Seeds: 5, LightSeeds: 2, Requests: 2000,
 		Recorded: filepath.Join("..", "shared", "testdata", "traces"),
 	}
 }
@@ -83,8 +101,15 @@ func (m Matrix) Validate() error {
 	}
 	one("trace", m.Traces, Traces())
 	one("fleet", m.Fleets, fleet.Names())
-	one("policy", m.Policies, policy.Names())
-	if len(m.Loads) == 0 || m.Seeds < 1 || m.Requests < 1 {
+	if len(m.Policies) == 0 {
+		errs = append(errs, errors.New("no policy is named"))
+	}
+	for _, p := range m.Policies {
+		if err := trial.CheckPolicy(p); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(m.Loads) == 0 || m.Seeds < 1 || m.LightSeeds < 1 || m.Requests < 1 {
 		errs = append(errs, errors.New("at least one load, one seed and one request are needed"))
 	}
 	for _, l := range m.Loads {
@@ -113,6 +138,9 @@ func (m Matrix) Cells() []Cell {
 	for seed := range m.Seeds {
 		for _, p := range places {
 			for _, load := range m.Loads {
+				if load < Busy && seed >= m.LightSeeds {
+					continue
+				}
 				for _, name := range m.Policies {
 					out = append(out, Cell{Ground{p, load}, name, uint64(seed + 1), m.requests(p.Fleet)}) //nolint:gosec // a small number
 				}
@@ -130,13 +158,17 @@ func (m Matrix) requests(name string) int {
 	if err != nil {
 		return m.Requests
 	}
-	return m.Requests * max(perEight, spec.Replicas) / perEight
+	return int(float64(m.Requests) * math.Sqrt(float64(max(perEight, spec.Replicas))/perEight))
 }
+
+// patience is how long a request may wait in the router: all are served, as they are where engines queue.
+const patience = time.Hour
 
 // trial is the configuration of a place.
 func (m Matrix) trial(p Place, requests int) (trial.Config, error) {
 	c := trial.DefaultConfig(m.file(p.Trace))
 	c.Traffic.Requests = requests
+	c.Router.QueueTimeout = patience
 	var err error
 	c.Fleet, err = fleet.Named(p.Fleet)
 	return c, err

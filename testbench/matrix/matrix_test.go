@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/scoring/policy"
 	"plimsoll/testbench/matrix"
 	"plimsoll/testbench/trace"
 	"plimsoll/testbench/trial"
@@ -103,9 +104,23 @@ func TestALargerFleetGetsMoreRequests(t *testing.T) {
 	m := small()
 	m.Fleets = []string{"8", "32", "8-tight"}
 	for _, c := range m.Cells() {
-		require.Equal(t, map[string]int{"8": 60, "32": 240, "8-tight": 60}[c.Fleet], c.Requests)
+		require.Equal(t, map[string]int{"8": 60, "32": 120, "8-tight": 60}[c.Fleet], c.Requests)
 	}
 	require.Len(t, m.Cells(), 3*2*2*2)
+	m.LightSeeds = 1
+	require.Len(t, m.Cells(), 3*(1+2)*2, "at the load of 0.5 there are fewer seeds")
+}
+
+// TestContestantsAreAsPublished: each but the default without a queue, and two with it besides.
+func TestContestantsAreAsPublished(t *testing.T) {
+	names := matrix.Contestants()
+	require.Equal(t, policy.Names()[0], names[0])
+	require.Len(t, names, len(policy.Names())+2)
+	for _, name := range policy.Names()[1:] {
+		require.Contains(t, names, name+trial.Unqueued)
+	}
+	require.Subset(t, names, []string{"lmetric", "affinity-filter"})
+	require.NoError(t, matrix.Default().Validate())
 }
 
 func TestMatricesThatMakeNoSense(t *testing.T) {
@@ -115,6 +130,7 @@ func TestMatricesThatMakeNoSense(t *testing.T) {
 		`unknown policy "best"`: func(m *matrix.Matrix) { m.Policies = []string{"best"} },
 		"no policy is named":    func(m *matrix.Matrix) { m.Policies = nil },
 		"one seed":              func(m *matrix.Matrix) { m.Seeds = 0 },
+		"its queue":             func(m *matrix.Matrix) { m.Policies = []string{"token-load" + trial.Unqueued} },
 		"a load of 0":           func(m *matrix.Matrix) { m.Loads = []float64{0} },
 	} {
 		m := small()
