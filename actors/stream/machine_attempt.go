@@ -113,14 +113,14 @@ func (m *machine) frame(f frame) {
 	}
 }
 
-// unreadable has another replica go on where an engine has sent a token that the tokenizer does not know. The replica gets no
+// unreadable has a new attempt go on where an engine has sent a token that the tokenizer does not know. The replica gets no
 // strike for it: many a model draws from more IDs than its tokenizer has, and a client can ask for a temperature at which they come.
 func (m *machine) unreadable(now time.Time, a *attempt, err error) {
 	m.emit(toReplica{a.place.Ref, replica.Linger{Attempt: a.known()}})
 	m.stop(a, false)
 	m.reroute(now, a, &engine.Failure{
 		Kind: engine.Broken, Message: "the engine sent a token that the tokenizer does not know", Err: err,
-	}, false)
+	}, unread)
 }
 
 func (m *machine) undecoded(err error) {
@@ -292,7 +292,7 @@ func (m *machine) attemptEnded(now time.Time, e attemptEnded) {
 	}
 	m.account(a, failure == nil)
 	if failure != nil && !m.ended && !a.leg.finished {
-		m.reroute(now, a, failure, false)
+		m.reroute(now, a, failure, failed)
 	}
 }
 
@@ -373,7 +373,7 @@ func (m *machine) timeout(now time.Time) {
 		stalled := &engine.Failure{Kind: engine.Stalled, Message: "no token in time"}
 		m.emit(toReplica{a.place.Ref, replica.AttemptFailed{Attempt: a.known(), Failure: stalled}})
 		m.stop(a, false)
-		m.reroute(now, a, stalled, false)
+		m.reroute(now, a, stalled, failed)
 	}
 	m.askHedge(now)
 }

@@ -23,7 +23,11 @@ func (m *machine) leave(now time.Time, e Leave) {
 			m.emit(toReplica{e.Ref, replica.Linger{Attempt: a.known()}})
 		}
 		m.stop(a, !e.Hung)
-		m.reroute(now, a, stalled, !e.Hung)
+		why := emptied
+		if e.Hung {
+			why = failed
+		}
+		m.reroute(now, a, stalled, why)
 	}
 }
 

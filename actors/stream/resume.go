@@ -162,12 +162,21 @@ func (m *machine) way(l *legState) (way, Class) {
 	return nohow, class
 }
 
-// reroute asks for a new place for a leg whose attempt has failed, or fails the request. moved: the engine did not fail, it
-// is only to be emptied. Where a hedge runs beside it that one is all that is needed.
-func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, moved bool) {
+// cause is what a leg leaves its attempt for.
+type cause uint8
+
+const (
+	failed  cause = iota // the engine did as its failure says
+	emptied              // it did not fail, but is to be emptied
+	unread               // it did not fail, but gave a token that cannot be read
+)
+
+// reroute asks for a new place for a leg whose attempt is over before its end, or fails the request. Where a hedge runs beside
+// it that one is all that is needed.
+func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, why cause) {
 	l := a.leg
 	if m.hedge.open() && m.beaten(a) && f.Kind != engine.Client {
-		m.exclude(a, f.Kind, moved)
+		m.exclude(a, f.Kind, why)
 		return
 	}
 	m.calm(l)
@@ -178,7 +187,7 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, moved bo
 	switch {
 	case a.produced > 0:
 		l.fruitless = 0
-	case l.produced > 0 && !moved && f.Kind != engine.Shed && f.Kind != engine.Refused: // those two did not even take it
+	case l.produced > 0 && why != emptied && f.Kind != engine.Shed && f.Kind != engine.Refused: // those two did not even take it
 		l.fruitless++
 	}
 	if f.Kind == engine.Client || l.attempts >= m.cfg.AttemptsMax || l.fruitless >= m.cfg.FruitlessMax {
@@ -202,7 +211,7 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, moved bo
 		m.emit(restartLeg{l.index, m.usage()})
 	case anew:
 	}
-	m.exclude(a, f.Kind, moved)
+	m.exclude(a, f.Kind, why)
 	ask := m.ask(l)
 	ask.Since, ask.LastFault = now, faultOf(f)
 	if !m.begun() {
@@ -237,16 +246,20 @@ func (m *machine) poll(now time.Time) {
 }
 
 // exclude keeps a leg's next attempts away from what failed it. A shedder is none of a leg's that has begun: it cools down,
-// and the leg may wait for it.
-func (m *machine) exclude(a *attempt, why engine.FailKind, moved bool) {
+// and the leg may wait for it. Nor is one whose attempt got on, up to a token that cannot be read: the next draw there is as
+// good as elsewhere, and there may be nobody else.
+func (m *machine) exclude(a *attempt, kind engine.FailKind, why cause) {
+	if why == unread && a.produced > 0 {
+		return
+	}
 	x := Exclusion{Replica: a.place.Ref.ID, Incarnation: a.place.Incarnation}
-	switch why {
+	switch kind {
 	case engine.Shed:
 		if m.begun() {
 			return
 		}
 	case engine.Refused, engine.Broken, engine.Stalled:
-		x.Process = !moved
+		x.Process = why != emptied
 	case engine.Operator, engine.Client, engine.NumFailKinds:
 	}
 	a.leg.excluded = append(a.leg.excluded, x)
