@@ -93,11 +93,18 @@ func faultOf(err error) *fault.Fault {
 	return gone(err)
 }
 
+// isEnd says whether Response.Next has told of an answer's end. A fault is none, whatever caused it: an engine that hangs up without
+// a word is one of io.EOF.
+func isEnd(err error) bool {
+	var f *fault.Fault
+	return errors.Is(err, io.EOF) && !errors.As(err, &f)
+}
+
 // whole waits for the whole answer, or the client's leaving, and writes it.
 func (a *answering) whole() {
 	for {
 		d, err := a.resp.Next(a.x.r.Context())
-		if errors.Is(err, io.EOF) {
+		if isEnd(err) {
 			break
 		}
 		if err != nil {

@@ -1,9 +1,12 @@
 package ingress
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
+	"plimsoll/engine"
 )
 
 // TestEveryFaultHasAnAnswer ranges over all kinds.
@@ -47,6 +51,30 @@ func TestEveryFaultHasAnAnswer(t *testing.T) {
 			require.Contains(t, line["reason"], "10.0.0.7", "the cause is for the log")
 			require.Equal(t, "request", line["msg"])
 		})
+	}
+}
+
+// TestAFaultIsNoEnd, whatever caused it: what an engine that hung up left behind is no answer.
+func TestAFaultIsNoEnd(t *testing.T) {
+	causes := map[string]error{
+		"its connection ended":     &engine.Failure{Kind: engine.Broken, Err: &url.Error{Op: "Post", Err: io.EOF}},
+		"its body was cut":         &engine.Failure{Kind: engine.Broken, Err: io.ErrUnexpectedEOF},
+		"its call was cancelled":   &engine.Failure{Kind: engine.Broken, Err: context.Canceled},
+		"its call was not in time": &engine.Failure{Kind: engine.Stalled, Err: context.DeadlineExceeded},
+	}
+	for name, cause := range causes {
+		f := &fault.Fault{Kind: fault.EngineFailed, Message: "words for the client", Err: cause}
+		for _, texts := range [][]string{{}, {"x"}} {
+			for _, path := range []string{pathChat, pathCompletions} {
+				rec := newEdge(t, testConfig(), newFront(broken(f, texts...))).do("POST", path, withMember(path, ""))
+				require.Equal(t, 502, rec.Code, name)
+				require.Contains(t, rec.Body.String(), "words for the client", name)
+				rec = newEdge(t, testConfig(), newFront(broken(f, texts...))).do("POST", path, withMember(path, `"stream":true`))
+				require.Contains(t, rec.Body.String(), "words for the client", name)
+				require.NotContains(t, rec.Body.String(), "finish_reason\":\"", name)
+				require.NotContains(t, rec.Body.String(), "[DONE]", name)
+			}
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package ingress
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -70,7 +69,7 @@ func (s *streaming) during(window time.Duration) progress {
 			if !s.deliver(d) {
 				return ended
 			}
-		case errors.Is(err, io.EOF):
+		case isEnd(err):
 			s.end()
 			return ended
 		case errors.As(err, &f):
