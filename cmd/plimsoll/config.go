@@ -141,6 +141,9 @@ func (c Config) Validate(getenv func(string) (string, bool)) error {
 	if err := c.validateCounts(); err != nil {
 		return err
 	}
+	if err := checkShadows(c.ShadowPolicies); err != nil {
+		return err
+	}
 	names := map[string]bool{}
 	replicas := slices.Clone(c.Replicas)
 	for _, e := range startedEngines(c) {

@@ -101,6 +101,7 @@ func TestFaultsOfTheFileNameTheLine(t *testing.T) {
 		{"twice", "model: a\n\nmodel: b\n", ":3: model is already set in line 1"},
 		{"no duration", "# waiting\nqueue-timeout: 30\n", `:2: queue-timeout: "30" is no duration: write a number and a unit`},
 		{"negative", "client-stall: -1s\n", "cannot be negative"},
+		{"no time at all", "early-headers: 0s\n", ":1: early-headers: must be above 0"},
 		{"no number", "queue-requests: many\n", `"many" is no whole number`},
 		{"too small", "default-max-tokens: 0\n", "must be at least 1"},
 		{"less than predicted", "hedge-after: 0.5\n", `hedge-after: cannot be "0.5": write 0 for never, or a number from 1 to 1000`},

@@ -138,4 +138,7 @@ func TestShadowPoliciesAreChecked(t *testing.T) {
 	code, _, errs := plimsoll(t, "", "serve", "--shadow-policy", "best")
 	require.Equal(t, 2, code)
 	require.Contains(t, errs, `unknown policy "best"`)
+	code, _, errs = plimsoll(t, "", "serve", "--shadow-policy", "random", "--shadow-policy", "p2c", "--shadow-policy", "random")
+	require.Equal(t, 2, code)
+	require.Contains(t, errs, "--shadow-policy random is given twice")
 }

@@ -45,8 +45,8 @@ func (c *Config) settings() []setting {
 		launches("launch", "start the engine `KIND=COMMAND` on a port of its own, {port} in the command, and keep it running; once for each command. "+
 			"Options stand before its =: ,name=NAME ,count=N ,devices=A+B ,folder=DIR ,log-file=FILE ,start-timeout=TIME and those of --replica", &c.Launches),
 		count("launch-count", "start `N` engines for each --launch that does not say how many", 1, &c.LaunchCount),
-		duration("launch-start-timeout", "start an engine anew that does not serve within `TIME`", &c.LaunchStartTimeout),
-		duration("launch-grace", "give an engine that is asked to end `TIME` before it is made to, with all that it started", &c.LaunchGrace),
+		period("launch-start-timeout", "start an engine anew that does not serve within `TIME`", &c.LaunchStartTimeout),
+		period("launch-grace", "give an engine that is asked to end `TIME` before it is made to, with all that it started", &c.LaunchGrace),
 		optionalText("model", "serve the model as `NAME` (default: what the engines call it)", &c.Model),
 		optionalText("tokenizer", "read the model's tokenizer.json and chat template from `DIR` (default: the embedded model's)", &c.TokenizerDir),
 		choice("render", "turn chats into prompts here or, for models whose engine renders by code, leave all of them to the engine, by `WHO`", &c.Render, renderings()),
@@ -70,9 +70,9 @@ func (c *Config) settings() []setting {
 			return count("max-prompt-tokens", "refuse prompts of more than `N` tokens (default: what the replicas hold)", 1, v)
 		}),
 		count("max-connections", "hold at most `N` connections open", 1, &c.Connections),
-		duration("body-timeout", "give a request's body `TIME` to arrive", &c.BodyTimeout),
-		duration("first-token-timeout", "count an attempt as stalled whose engine gives no first token for `TIME`, or for 8 times what its replica needs as a rule", &c.FirstTokenTimeout),
-		duration("token-timeout", "count an attempt as stalled whose engine pauses for `TIME` between two tokens, or for 100 steps of its replica", &c.TokenTimeout),
+		period("body-timeout", "give a request's body `TIME` to arrive", &c.BodyTimeout),
+		period("first-token-timeout", "count an attempt as stalled whose engine gives no first token for `TIME`, or for 8 times what its replica needs as a rule", &c.FirstTokenTimeout),
+		period("token-timeout", "count an attempt as stalled whose engine pauses for `TIME` between two tokens, or for 100 steps of its replica", &c.TokenTimeout),
 		multiple("hedge-after", "begin a second attempt on another replica, and go on with the quicker, once the first token has taken `F` times as long as predicted; 0: never", &c.HedgeAfter),
 		duration("hang-least", "suspect a replica none of whose streams goes on for 8 of its steps or twice the prefill that it is at, but not within `TIME`", &c.HangLeast),
 		duration("hang-blind", "suspect a replica of which too little was seen to know its pace if none of its streams goes on for `TIME`", &c.HangBlind),
@@ -82,16 +82,16 @@ func (c *Config) settings() []setting {
 			"Options follow it: ,weight=SHARE ,requests-per-minute=N ,tokens-per-minute=N", ParseTenant, &c.Tenants),
 		specs("slo", "refuse at once what of the `CLASS` (service_tier: priority, default, flex) would not be answered within what its options say; once for each. "+
 			"Options follow it: ,ttft=TIME to the first token ,tpot=TIME from token to token", ParseSLO, &c.SLOs),
-		duration("queue-promote-after", "count a request that has waited for `TIME` to the class (service_tier) above its own, and again after as long", &c.PromoteAfter),
+		period("queue-promote-after", "count a request that has waited for `TIME` to the class (service_tier) above its own, and again after as long", &c.PromoteAfter),
 		count("queue-requests", "let at most `N` requests wait for room", 1, &c.QueueRequests),
 		count("queue-tokens", "let at most `N` prompt tokens wait for room", 1, &c.QueueTokens),
 		count("default-max-tokens", "reserve `N` tokens, in strict admission, for an answer that its client sets no limit", 1, &c.DefaultMaxTokens),
 		duration("kv-events-silence", "stop relying on a replica's cache events, and remember what was sent there instead, if none come for `TIME` after work that changed its cache", &c.EventsSilence),
-		duration("speculation-time", "count a prompt as cached where it was sent for `TIME`, unless the engine says so itself", &c.SpeculationTime),
+		period("speculation-time", "count a prompt as cached where it was sent for `TIME`, unless the engine says so itself", &c.SpeculationTime),
 		fraction("host-cache-credit", "count a block cached in a replica's host memory as `PART` of its prefill saved, 0 to 1", &c.HostCredit),
 		fraction("disk-cache-credit", "count a block cached on disk or in a remote store as `PART` of its prefill saved, 0 to 1", &c.DiskCredit),
-		duration("early-headers", "send a stream's headers after `TIME` though no token has come", &c.EarlyHeaders),
-		duration("client-stall", "cancel a request whose client takes nothing for `TIME`", &c.ClientStall),
+		period("early-headers", "send a stream's headers after `TIME` though no token has come", &c.EarlyHeaders),
+		period("client-stall", "cancel a request whose client takes nothing for `TIME`", &c.ClientStall),
 		count("journal-bytes", "keep at most `N` bytes of an answer for a slow client", 1024, &c.JournalBytes),
 		duration("drain-timeout", "give running requests `TIME` to end after the first SIGTERM or SIGINT, or when their replica is drained before they are moved to another", &c.DrainTimeout),
 		optionalText("record", "write the traffic to `FILE`, a trace for plimsoll replay: when requests came, what their prompts share, how long answers were; no text "+
@@ -203,6 +203,21 @@ func duration(name, usage string, p *time.Duration) setting {
 		}),
 		encode: func() []string { return []string{p.String()} },
 	}
+}
+
+// period is a setting of a time that something has to take.
+func period(name, usage string, p *time.Duration) setting {
+	s := duration(name, usage, p)
+	decode := s.decode
+	s.decode = func(texts []string) error {
+		before := *p
+		err := decode(texts)
+		if err == nil && *p == 0 {
+			*p, err = before, errors.New("must be above 0: write a number and a unit, e.g. 30s, 500ms or 2m")
+		}
+		return err
+	}
+	return s
 }
 
 // fraction is a setting of a number from 0 to 1.

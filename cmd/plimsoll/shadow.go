@@ -20,3 +20,13 @@ func parseShadow(text string, _ int) (shadowPolicy, error) {
 	}
 	return shadowPolicy(text), nil
 }
+
+// checkShadows says what is wrong if a policy is named twice: its figures would count every decision twice.
+func checkShadows(policies []shadowPolicy) error {
+	for i, p := range policies {
+		if slices.Contains(policies[:i], p) {
+			return fmt.Errorf("--shadow-policy %s is given twice", p)
+		}
+	}
+	return nil
+}
