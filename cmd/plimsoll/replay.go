@@ -40,7 +40,8 @@ func replayCommand(t terminal) *cli.Command {
 			&cli.IntFlag{Name: "skip", Usage: "leave the first `N` out"},
 			&cli.IntFlag{Name: "squeeze", Usage: "divide all lengths by `N`", Value: 1},
 			&cli.DurationFlag{Name: "spread", Usage: "move each request to a random moment within `TIME` after its own (default: as coarse as the trace's times are)"},
-			&cli.StringSliceFlag{Name: "policy", Usage: "compare `NAME`, or several parted by commas: " + strings.Join(policy.Names(), ", "), Value: cli.NewStringSlice(base.Policies...)},
+			&cli.StringSliceFlag{Name: "policy", Usage: "compare `NAME`, or several parted by commas: " + strings.Join(policy.Names(), ", ") +
+				"; behind a name, " + trial.Unqueued + " sends all to engines at once, " + trial.Strict + " reserves all that may be produced, " + trial.Understated + " has answers twice as long as predicted", Value: cli.NewStringSlice(base.Policies...)},
 			&cli.Float64Flag{Name: "load", Usage: "requests come at `F` of what the fleet can do at most", Value: *base.Load},
 			&cli.Float64Flag{Name: "speed", Usage: "requests come `F` times as fast as in the trace, in place of --load"},
 			&cli.Float64Flag{Name: "saturation", Usage: "take `F` requests a second for load 1 (default: it is measured)"},

@@ -31,6 +31,9 @@ type Config struct {
 	// Unqueued is a router without queue and admission: it is told of room without end, so that every request goes to an engine at
 	// once and engines queue and preempt by themselves. The gate and the holds of a policy stay.
 	Unqueued bool
+	// HeardShare is what part of an answer's length the router hears of when it ends: with a half of it, answers are twice as long
+	// as it predicts.
+	HeardShare float64
 	// Backlog has requests come as soon as fewer than that many wait for a place, whenever the trace says; nil: at their times.
 	Backlog *int
 }
@@ -39,7 +42,8 @@ type Config struct {
 func DefaultConfig(engines []sim.Config) Config {
 	return Config{
 		Engines: engines, Router: router.DefaultConfig(Model), Stream: stream.DefaultConfig(),
-		Replica: replica.DefaultConfig("r", Model), Seed: 1, FeedDelay: time.Millisecond, SampleEvery: 5 * time.Second,
+		Replica: replica.DefaultConfig("r", Model), Seed: 1, FeedDelay: time.Millisecond,
+		SampleEvery: 5 * time.Second, HeardShare: 1,
 	}
 }
 
@@ -58,6 +62,8 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("fleet: the delay of cache events must not be negative"))
 	case c.SampleEvery <= 0:
 		errs = append(errs, errors.New("fleet: the time between two points of the series must be positive"))
+	case !(c.HeardShare > 0 && c.HeardShare <= 1):
+		errs = append(errs, errors.New("fleet: the router hears of a part of an answer's length, above 0 and at most 1"))
 	case c.Backlog != nil && *c.Backlog < 1:
 		errs = append(errs, errors.New("fleet: a backlog is of at least one request"))
 	}

@@ -259,3 +259,32 @@ func TestSpecsThatMakeNoSense(t *testing.T) {
 	cfg.Backlog, cfg.SampleEvery, cfg.FeedDelay = new(0), 0, -1
 	require.Error(t, cfg.Validate())
 }
+
+// TestAnswersLongerThanTheRouterIsTold: what it predicts is the half of them.
+func TestAnswersLongerThanTheRouterIsTold(t *testing.T) {
+	s := fleet.DefaultSpec()
+	s.Replicas, s.KVTokens = 1, new(40_000)
+	atOnce := func(heard float64) (most int) {
+		cfg := config(t, s)
+		cfg.HeardShare, cfg.SampleEvery = heard, 50*time.Millisecond
+		cfg.Router.QueueTimeout = time.Hour
+		var list []trace.Request
+		for i := range 200 {
+			list = append(list, trace.Request{
+				Number: uint64(i), At: time.Duration(i) * 200 * time.Millisecond, PromptTokens: 300 + i, OutputTokens: 1000, //nolint:gosec // small numbers
+			})
+		}
+		for _, p := range run(t, cfg, trace.List(list)).Series {
+			if p.At > 25*time.Second { // it has heard of some
+				most = max(most, p.Replicas[0].Running)
+			}
+		}
+		return most
+	}
+	whole, half := atOnce(1), atOnce(0.5)
+	require.Greater(t, half, whole, "more are let in where less is expected of each")
+
+	cfg := config(t, s)
+	cfg.HeardShare = 0
+	require.ErrorContains(t, cfg.Validate(), "a part of an answer's length")
+}

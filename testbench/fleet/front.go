@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -38,6 +39,10 @@ func (f *front) receive(message any) {
 		full := *sub
 		full.Prompts = prompts
 		message = &full
+	}
+	if end, ok := message.(stream.Finished); ok {
+		end.Produced = scoring.Tokens(math.Ceil(w.cfg.HeardShare * float64(end.Produced)))
+		message = end
 	}
 	f.m.Message(w.time(), message, f.fleet, f)
 	f.arm()

@@ -67,14 +67,15 @@ type Matrix struct {
 const Busy = 0.8
 
 // Contestants lists the default policy, then each other one as it was published, without a queue or an admission before the
-// engines, and the two best of them behind those of the router.
+// engines, the two best of them behind those of the router, and the default again where it must not have engines preempt: while it
+// reserves all that may be produced, and where answers are twice as long as predicted.
 func Contestants() []string {
 	names := policy.Names()
 	out := names[:1:1]
 	for _, name := range names[1:] {
 		out = append(out, name+trial.Unqueued)
 	}
-	return append(out, "lmetric", "affinity-filter")
+	return append(out, "lmetric", "affinity-filter", names[0]+trial.Strict, names[0]+trial.Understated)
 }
 
 // Default is the whole matrix.

@@ -23,10 +23,12 @@ func Markdown(lines []Line, policies []string, command string) string {
 	say("Good: %s. What was refused or failed counts as infinite in every percentile. Load 1 is the best saturated throughput of the place. "+
 		"Means over the seeds; 95 %% bootstrap intervals in brackets.\n\n", goodMeans())
 	say("## %s against each policy\n\nOver all grounds: in how many it is no worse (the interval of the paired differences holds 0, or lies on the better side) in all of "+
-		"good share, TTFT p50, TTFT p99 and TPOT p99, and in each of them.\n\n", policies[0])
-	say("| against | grounds | no worse in all | good | TTFT p50 | TTFT p99 | TPOT p99 |\n|---|---:|---:|---:|---:|---:|---:|\n")
+		"good share, TTFT p50, TTFT p99 and TPOT p99, and in each of them. Near saturation: of the grounds at a load of %g and more, where its good share is at "+
+		"least 1.3 times that of the other, or 99 %%. Preempted: how often engines did, of how many requests.\n\n", policies[0], nearSaturation)
+	say("| against | grounds | no worse in all | good | TTFT p50 | TTFT p99 | TPOT p99 | near saturation | preempted |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
+	say("| (%s) | | | | | | | | %s |\n", policies[0], preempted(grounds, policies[0]))
 	for _, other := range policies[1:] {
-		met, all, each := 0, 0, make([]int, len(judged()))
+		met, all, each, near, nearAll := 0, 0, make([]int, len(judged())), 0, 0
 		for _, r := range grounds {
 			words := r.words(policies[0], other)
 			if words == nil {
@@ -35,6 +37,12 @@ func Markdown(lines []Line, policies []string, command string) string {
 			met++
 			if !slices.Contains(words, Worse) {
 				all++
+			}
+			if r.ground.Load >= nearSaturation {
+				nearAll++
+				if r.ahead(policies[0], other) {
+					near++
+				}
 			}
 			for i, w := range words {
 				if w != Worse {
@@ -46,13 +54,24 @@ func Markdown(lines []Line, policies []string, command string) string {
 		for _, n := range each {
 			say(" %d |", n)
 		}
-		say("\n")
+		say(" %d of %d | %s |\n", near, nearAll, preempted(grounds, other))
 	}
 	say("\n## Grounds\n\nBehind each policy: how %s compares with it in good share, TTFT p50, TTFT p99 and TPOT p99 (+ better, = neither, - worse).\n", policies[0])
 	for _, r := range grounds {
 		ground(say, r, policies)
 	}
 	return b.String()
+}
+
+// preempted says how often engines preempted under a policy.
+func preempted(grounds []*results, policy string) string {
+	times, requests := 0, 0
+	for _, r := range grounds {
+		for _, l := range r.policies[policy] {
+			times, requests = times+l.Summary.Preemptions, requests+l.Summary.Requests
+		}
+	}
+	return fmt.Sprintf("%d of %d", times, requests)
 }
 
 // ground writes one ground's table.

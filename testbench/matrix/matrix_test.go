@@ -115,11 +115,11 @@ func TestALargerFleetGetsMoreRequests(t *testing.T) {
 func TestContestantsAreAsPublished(t *testing.T) {
 	names := matrix.Contestants()
 	require.Equal(t, policy.Names()[0], names[0])
-	require.Len(t, names, len(policy.Names())+2)
+	require.Len(t, names, len(policy.Names())+4)
 	for _, name := range policy.Names()[1:] {
 		require.Contains(t, names, name+trial.Unqueued)
 	}
-	require.Subset(t, names, []string{"lmetric", "affinity-filter"})
+	require.Subset(t, names, []string{"lmetric", "affinity-filter", "token-load-strict", "token-load-understated"})
 	require.NoError(t, matrix.Default().Validate())
 }
 
@@ -169,15 +169,19 @@ func TestCompare(t *testing.T) {
 // TestMarkdown: figures worked out by hand.
 func TestMarkdown(t *testing.T) {
 	var lines []matrix.Line
-	for seed := range uint64(2) {
+	for i := range uint64(4) {
 		for _, name := range []string{"ours", "theirs", "thirds"} {
-			g := matrix.Ground{Place: matrix.Place{Trace: "t", Fleet: "8"}, Load: 0.8}
+			seed, g := i%2, matrix.Ground{Place: matrix.Place{Trace: "t", Fleet: "8"}, Load: []float64{0.8, 0.95}[i/2]}
 			s := trial.Summary{Requests: 100, Good: 0.9, TTFTP50: 1, TTFTP99: 2, TPOTP99: 0.02, HitShare: 0.5}
 			switch name {
 			case "theirs":
 				s.Good, s.TTFTP99 = 0.8, trial.Seconds(1.5+float64(seed)/10)
+				s.Preemptions = 3
 			case "thirds":
 				s.TTFTP99, s.Refused = trial.Seconds(math.Inf(1)), 2
+				if g.Load == 0.95 {
+					s.Good = 0.69
+				}
 			}
 			lines = append(lines, matrix.Line{
 				Build: "b1", Cell: &matrix.Cell{Ground: g, Policy: name, Seed: seed, Requests: 100}, PerSecond: 8, Saturation: 10, Summary: &s,
@@ -187,14 +191,15 @@ func TestMarkdown(t *testing.T) {
 	text := matrix.Markdown(append(lines, matrix.Line{Build: "b2", Place: &matrix.Place{}}), []string{"ours", "theirs", "thirds"}, "make it")
 	for _, want := range []string{
 		"Made by `make it`, of build b1, b2",
-		"| theirs | 1 | 0 | 1 | 1 | 0 | 1 |",
-		"| thirds | 1 | 1 | 1 | 1 | 1 | 1 |",
+		"| (ours) | | | | | | | | 0 of 400 |",
+		"| theirs | 2 | 0 | 2 | 2 | 0 | 2 | 0 of 1 | 12 of 400 |",
+		"| thirds | 2 | 2 | 2 | 2 | 2 | 2 | 1 of 1 | 0 of 400 |",
 		"### t/8 @0.8\n\n100 requests, 8.00 a second of 10.00.",
 		"| ours | 2 |  | 90.0 | 1.000 | 2.000 | 20.0 | 50.0 | 0.0 | 0.0 |",
-		"| theirs | 2 | +=-= | 80.0 | 1.000 | 1.550 (1.500-1.600) | 20.0 | 50.0 | 0.0 | 0.0 |",
+		"| theirs | 2 | +=-= | 80.0 | 1.000 | 1.550 (1.500-1.600) | 20.0 | 50.0 | 0.0 | 3.0 |",
 		"| thirds | 2 | ==+= | 90.0 | 1.000 | inf | 20.0 | 50.0 | 2.0 | 0.0 |",
 	} {
 		require.Contains(t, text, want)
 	}
-	require.Equal(t, 1, strings.Count(text, "###"))
+	require.Equal(t, 2, strings.Count(text, "###"))
 }

@@ -122,6 +122,27 @@ func (r *results) paired(a, b string, m trial.Metric) (ours, theirs []float64) {
 	return ours, theirs
 }
 
+// What is wanted where a fleet is nearly saturated: so many times the other's good share, or nearly all.
+const (
+	nearSaturation = 0.95
+	aheadTimes     = 1.3
+	nearlyAll      = 0.99
+)
+
+// ahead says whether policy a's mean good share is as far ahead of b's as is wanted, on the seeds that both have run.
+func (r *results) ahead(a, b string) bool {
+	good := trial.Metric{Of: func(s *trial.Summary) float64 { return s.Good }}
+	ours, theirs := r.paired(a, b, good)
+	mean := func(values []float64) float64 {
+		sum := 0.0
+		for _, v := range values {
+			sum += v
+		}
+		return sum / float64(len(values))
+	}
+	return mean(ours) >= min(aheadTimes*mean(theirs), nearlyAll)
+}
+
 // words compare two policies in every judged figure; nil if they have no seed in common.
 func (r *results) words(a, b string) []Word {
 	var out []Word

@@ -74,23 +74,15 @@ func (c Config) simulated(name string, seed uint64) (fleet.Config, error) {
 	}
 	run := fleet.DefaultConfig(engines)
 	run.Router, run.Seed = c.Router, seed
-	run.Router.Policy.Name, run.Unqueued = strings.CutSuffix(name, Unqueued)
-	return run, nil
-}
-
-// Unqueued at the end of a policy's name has it run as behind a router without queue and admission: each request goes to an
-// engine at once, as it does where most policies were published.
-const Unqueued = "-unqueued"
-
-// CheckPolicy reports a name that is not one of a policy, with or without [Unqueued].
-func CheckPolicy(name string) error {
-	switch plain, unqueued := strings.CutSuffix(name, Unqueued); {
-	case !slices.Contains(policy.Names(), plain):
-		return fmt.Errorf("unknown policy %q: choose one of %s, with %s behind it or without", name, strings.Join(policy.Names(), ", "), Unqueued)
-	case unqueued && plain == policy.Names()[0]:
-		return fmt.Errorf("policy %q: %s is nothing without its queue", name, plain)
+	for _, v := range variants() {
+		if plain, ok := strings.CutSuffix(name, v.suffix); ok {
+			name = plain
+			v.change(&run)
+			break
+		}
 	}
-	return nil
+	run.Router.Policy.Name = name
+	return run, nil
 }
 
 // Deps are what a trial is given. All are required.
