@@ -36,6 +36,9 @@ func chaosCommand(t terminal) *cli.Command {
 				return listPlans(t.out)
 			}
 			plan, err := planOf(c.String("plan"))
+			if err == nil {
+				err = checkOutputs(c.String, "json", "html", "logs")
+			}
 			if err != nil {
 				return usageError{err}
 			}
@@ -94,31 +97,32 @@ func runChaos(ctx context.Context, plan chaos.Plan, t terminal, files chaosFiles
 	if err != nil {
 		return err
 	}
-	if files.json != "" {
+	_, err = io.WriteString(t.out, chaos.Summary(result))
+	err = errors.Join(err, files.write(plan, result))
+	if !result.Held() {
+		err = errors.Join(err, errInvariants)
+	}
+	return err
+}
+
+// write writes all that can be written.
+func (f chaosFiles) write(plan chaos.Plan, result *chaos.Result) error {
+	var errs []error
+	if f.json != "" {
 		text, err := json.MarshalIndent(result, "", " ")
 		if err == nil {
-			err = os.WriteFile(files.json, text, 0o600)
+			err = os.WriteFile(f.json, text, 0o600)
 		}
-		if err != nil {
-			return err
-		}
+		errs = append(errs, err)
 	}
-	if files.html != "" {
+	if f.html != "" {
 		page, err := chaos.Page(plan, result)
 		if err == nil {
-			err = os.WriteFile(files.html, page, 0o600)
+			err = os.WriteFile(f.html, page, 0o600)
 		}
-		if err != nil {
-			return err
-		}
+		errs = append(errs, err)
 	}
-	if _, err := io.WriteString(t.out, chaos.Summary(result)); err != nil {
-		return err
-	}
-	if !result.Held() {
-		return errInvariants
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // isTerminal says whether somebody may be looking.

@@ -67,6 +67,9 @@ func replayCommand(t terminal) *cli.Command {
 			&cli.StringFlag{Name: "html", Usage: "write a report with plots of the first seed to `FILE`, a page that needs nothing else"},
 		},
 		Action: func(c *cli.Context) error {
+			if err := checkOutputs(c.String, "json", "html", "samples"); err != nil {
+				return usageError{err}
+			}
 			bar := trial.NewBar(t.err, isTerminal(t.err))
 			report, err := replay(c, bar.Show)
 			bar.End()
