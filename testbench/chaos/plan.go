@@ -175,7 +175,10 @@ func ParsePlan(text []byte) (Plan, error) {
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
-	if err := dec.Decode(&p); err != nil {
+	switch err := dec.Decode(&p); {
+	case errors.Is(err, io.EOF):
+		return Plan{}, errors.New("plan: it says nothing: write at least a name and a duration")
+	case err != nil:
 		return Plan{}, fmt.Errorf("plan: %w", err)
 	}
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
@@ -230,10 +233,15 @@ func (p Plan) Validate() error {
 	if _, err := p.Fleet.config(); err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}
+	sum := 0
 	for class, w := range t.Mix {
 		if class >= NumClasses || w < 0 {
 			return errors.New("plan: a weight of the traffic's mix is below 0")
 		}
+		sum += w
+	}
+	if sum < 1 {
+		return errors.New("plan: traffic needs a mix with a weight above 0")
 	}
 	for _, f := range append(p.Faults.Mix, p.Faults.At...) {
 		if err := p.validate(f); err != nil {
@@ -269,7 +277,7 @@ func (p Plan) validate(f Fault) error {
 		return errors.New("an engine to stop needs its pid or its command")
 	case f.Kind == HangAfter && f.Tokens < 1, f.Kind == Flap && f.Times < 1:
 		return errors.New("it needs a number of tokens or times above 0")
-	case f.Kind == Slow && f.Factor <= 1:
+	case f.Kind == Slow && !(f.Factor > 1): // also what is no number
 		return errors.New("it needs a factor above 1")
 	case f.Kind == Status && (f.Status < 400 || f.Status > 599):
 		return errors.New("it needs a status from 400 to 599")
@@ -277,8 +285,8 @@ func (p Plan) validate(f Fault) error {
 		return errors.New("it needs a latency")
 	case f.Kind == Events && f.Events == nil, f.Kind == Clock && f.Jump == 0:
 		return errors.New("it needs events, or a jump")
-	case f.Weight < 0 || f.At < 0:
-		return errors.New("weight and at must not be below 0")
+	case f.Weight < 0, f.At < 0, f.For[0] < 0, f.Back[0] < 0, f.Jitter < 0:
+		return errors.New("weight, at, for, back and jitter must not be below 0")
 	}
 	return nil
 }
