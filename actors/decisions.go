@@ -76,6 +76,11 @@ func (s *System) Suppose(ctx context.Context, req *stream.Request) (explain.Reco
 		}
 		return explain.Record{}, fault.New(fault.ModelNotFound, "the model %q does not exist", req.Model)
 	}
+	for _, ids := range req.Input.Tokens {
+		if most := slices.Max(append(slices.Clip(ids), 0)); int64(most) >= int64(m.Tokenizer.VocabSize()) {
+			return explain.Record{}, fault.Invalid("tokens", "holds the token ID %d, the vocabulary ends at %d", most, m.Tokenizer.VocabSize()-1)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, supposeWait)
 	defer cancel()
 	req.LoRA = lora

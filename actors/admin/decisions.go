@@ -1,8 +1,8 @@
 package admin
 
 import (
-	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -12,6 +12,7 @@ import (
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
 	"plimsoll/actors/stream"
+	"plimsoll/engine/openai"
 	"plimsoll/tokenizer/chat"
 )
 
@@ -68,63 +69,112 @@ func (d Deps) suppose(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, Decisions{[]explain.Record{record}})
 }
 
-// question is a request that is not made: a chat as clients send it, of which only what the prompt is made of counts, or its
+// supposed reads a request that is not made: a chat as clients send it, of which only what the prompt is made of counts, or its
 // text, or its tokens.
-type question struct {
-	Model         string          `json:"model"`
-	Prompt        *string         `json:"prompt"`
-	Tokens        []uint32        `json:"tokens"`
-	Messages      json.RawMessage `json:"messages"`
-	MaxTokens     *int            `json:"max_tokens"`
-	MaxCompletion *int            `json:"max_completion_tokens"`
-	MinTokens     int             `json:"min_tokens"`
-	CacheSalt     string          `json:"cache_salt"`
-	Session       string          `json:"prompt_cache_key"`
-}
-
-// supposed reads a question.
 func supposed(body io.Reader, now time.Time) (*stream.Request, *fault.Fault) {
 	raw, err := io.ReadAll(body)
-	var q question
-	if err == nil {
-		err = json.Unmarshal(raw, &q)
-	}
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return nil, fault.Invalid("", "the body has more than %d bytes", large.Limit)
 	case err != nil:
-		return nil, fault.Invalid("", "the body is no request in JSON: %v", err)
+		return nil, fault.Invalid("", "the body could not be read: %v", err)
+	}
+	o, err := openai.ParseObject(raw)
+	if err != nil {
+		return nil, fault.Invalid("", "%v", err)
 	}
 	forms := 0
-	for _, has := range []bool{q.Prompt != nil, q.Tokens != nil, q.Messages != nil} {
-		if has {
+	for _, name := range []string{"prompt", "tokens", "messages"} {
+		if o.Raw(name) != nil {
 			forms++
 		}
 	}
 	if forms != 1 {
 		return nil, fault.Invalid("messages", "exactly one of messages, prompt (a text) and tokens (IDs) is needed")
 	}
-	req := &stream.Request{
-		Model: q.Model, Arrival: now, N: 1, MaxTokens: q.MaxTokens, MinTokens: q.MinTokens, CacheSalt: q.CacheSalt, Session: q.Session,
+	req := &stream.Request{Arrival: now, N: 1}
+	for _, read := range []func() error{
+		func() error { return names(o, req) }, func() error { return lengths(o, req) }, func() error { return input(o, raw, req) },
+	} {
+		if err := read(); err != nil {
+			return nil, fault.Invalid("", "%v", err)
+		}
 	}
-	if req.MaxTokens == nil {
-		req.MaxTokens = q.MaxCompletion
+	return req, nil
+}
+
+// names reads whom and what a question names.
+func names(o openai.Object, req *stream.Request) error {
+	for _, member := range []struct {
+		name string
+		to   *string
+	}{{"model", &req.Model}, {"cache_salt", &req.CacheSalt}, {"prompt_cache_key", &req.Session}} {
+		text, err := o.String(member.name)
+		if err != nil {
+			return err
+		}
+		if text != nil {
+			*member.to = *text
+		}
 	}
-	if n := req.MaxTokens; n != nil && (*n < 1 || *n > math.MaxInt32) || q.MinTokens < 0 {
-		return nil, fault.Invalid("max_tokens", "max_tokens must be at least 1, and min_tokens at least 0")
+	return nil
+}
+
+// lengths reads how long a question's answer may be, and has to be.
+func lengths(o openai.Object, req *stream.Request) error {
+	count := func(name string, least int64) (*int, error) {
+		n, err := o.Int(name)
+		if err != nil || n == nil {
+			return nil, err
+		}
+		if *n < least || *n > math.MaxInt32 {
+			return nil, fmt.Errorf("%s must be from %d to %d, not %d", name, least, math.MaxInt32, *n)
+		}
+		v := int(*n)
+		return &v, nil
+	}
+	most, err := count("max_tokens", 1)
+	if most == nil && err == nil {
+		most, err = count("max_completion_tokens", 1)
+	}
+	if err != nil {
+		return err
+	}
+	least, err := count("min_tokens", 0)
+	if err != nil {
+		return err
+	}
+	if req.MaxTokens = most; least != nil {
+		req.MinTokens = *least
+	}
+	if most != nil && req.MinTokens > *most {
+		return fmt.Errorf("min_tokens must be at most max_tokens, which is %d, not %d", *most, req.MinTokens)
+	}
+	return nil
+}
+
+// input reads the prompt of a question, in the one form that it has.
+func input(o openai.Object, raw []byte, req *stream.Request) error {
+	text, err := o.String("prompt")
+	if err != nil {
+		return err
+	}
+	ids, err := o.IDs("tokens")
+	if err != nil {
+		return err
 	}
 	switch {
-	case q.Prompt != nil:
-		req.Input = stream.Input{Texts: []string{*q.Prompt}, AddSpecial: true}
-	case q.Tokens != nil:
-		req.Input = stream.Input{Tokens: [][]uint32{q.Tokens}}
+	case text != nil:
+		req.Input = stream.Input{Texts: []string{*text}, AddSpecial: true}
+	case ids != nil:
+		req.Input = stream.Input{Tokens: [][]uint32{ids}}
 	default:
 		asked, err := chat.ParseRequest(raw)
 		if err != nil {
-			return nil, fault.Invalid("", "the body is no chat request: %v", err)
+			return fmt.Errorf("the body is no chat request: %w", err)
 		}
 		req.Input = stream.Input{ChatBody: raw, Chat: &asked}
 	}
-	return req, nil
+	return nil
 }
