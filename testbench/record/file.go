@@ -31,9 +31,10 @@ func OpenFile(name string, most int64) (*File, error) {
 	return f, f.begin()
 }
 
+// begin begins a file where there is none, or one of which nothing counts. It is appended to, so that whoever empties it leaves no hole.
 func (f *File) begin() (err error) {
 	f.size = 0
-	f.file, err = os.OpenFile(f.name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f.file, err = os.OpenFile(f.name, os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, 0o600)
 	return err
 }
 
@@ -45,9 +46,12 @@ func (f *File) Write(line []byte) (int, error) {
 		}
 	}
 	if f.size > 0 && f.size+int64(len(line)) > f.most {
+		if err := os.Rename(f.name, f.name+".1"); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return 0, err // what is in it stays, and the next line tries again
+		}
 		err := f.file.Close()
 		f.file = nil
-		if err = errors.Join(err, os.Rename(f.name, f.name+".1")); err != nil {
+		if err != nil {
 			return 0, err
 		}
 		if err := f.begin(); err != nil {
@@ -57,11 +61,22 @@ func (f *File) Write(line []byte) (int, error) {
 	}
 	n, err := f.file.Write(line)
 	if err != nil {
-		_, seek := f.file.Seek(f.size, 0)
-		return n, errors.Join(err, f.file.Truncate(f.size), seek)
+		return n, errors.Join(err, f.takeBack(n))
 	}
 	f.size += int64(n)
 	return n, nil
+}
+
+// takeBack takes away the last n bytes.
+func (f *File) takeBack(n int) error {
+	if n == 0 {
+		return nil
+	}
+	info, err := f.file.Stat()
+	if err != nil {
+		return err
+	}
+	return f.file.Truncate(max(0, info.Size()-int64(n)))
 }
 
 // Close ends it.

@@ -253,3 +253,38 @@ func TestFileRotates(t *testing.T) {
 	_, err = record.OpenFile(name, 0)
 	require.Error(t, err)
 }
+
+// TestWhatIsRecordedStays: a file that cannot be put aside is left as it is, and one that somebody else empties or takes away goes on.
+func TestWhatIsRecordedStays(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "trace.jsonl")
+	f, err := record.OpenFile(name, 20)
+	require.NoError(t, err)
+	write := func(line string) error {
+		_, err := f.Write([]byte(line))
+		return err
+	}
+	has := func(name, want string) {
+		t.Helper()
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.Equal(t, want, string(text))
+	}
+	require.NoError(t, write("line zero\n"))
+	require.NoError(t, os.MkdirAll(filepath.Join(name+".1", "in the way"), 0o700))
+	for range 3 {
+		require.Error(t, write("line 1234567\n"))
+		has(name, "line zero\n")
+	}
+	require.NoError(t, write("line one\n"), "there is room for it")
+	require.NoError(t, os.RemoveAll(name+".1"))
+	require.NoError(t, write("line 1234567\n"))
+	has(name+".1", "line zero\nline one\n")
+
+	require.NoError(t, os.Truncate(name, 0))
+	require.NoError(t, write("x\n"))
+	has(name, "x\n")
+	require.NoError(t, os.Remove(name))
+	require.NoError(t, write("line 234567\n"))
+	has(name, "line 234567\n")
+	require.NoError(t, f.Close())
+}
