@@ -89,6 +89,10 @@ func Live(ctx context.Context, t Target, client *http.Client, tell func(Progress
 		return nil, err
 	}
 	samples, replicas, late := samplesOf(sent, requests)
+	if !slices.ContainsFunc(samples, func(x fleet.Sample) bool { return x.Outcome != fleet.Failed }) {
+		// A key or a model's name may be wrong, or nobody listen.
+		return nil, fmt.Errorf("%s failed all %d requests; the first: %w", t.URL, len(sent), sent[0].Err)
+	}
 	run := Run{
 		Policy: live, Seed: t.Seed, Speed: t.Speed, PerSecond: m.rate() * t.Speed, Summary: Summarize(samples, t.SLO, max(1, len(replicas))), LateP99: &late,
 	}

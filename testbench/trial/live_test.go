@@ -117,6 +117,19 @@ func TestLiveEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
+// TestLiveSaysWhyNothingWasMeasured: where all failed there are no figures, but a mistake.
+func TestLiveSaysWhyNothingWasMeasured(t *testing.T) {
+	target := trial.DefaultTarget("", trace.AgentsName)
+	target.Traffic.Requests, target.Traffic.Squeeze, target.Speed = 5, 16, 50
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such key", http.StatusUnauthorized) }))
+	target.URL = web.URL
+	_, err := trial.Live(t.Context(), target, web.Client(), func(trial.Progress) {})
+	require.ErrorContains(t, err, "failed all 5 requests; the first: status 401: no such key")
+	web.Close()
+	_, err = trial.Live(t.Context(), target, web.Client(), func(trial.Progress) {})
+	require.ErrorContains(t, err, "connection refused")
+}
+
 func TestTargetsThatMakeNoSense(t *testing.T) {
 	for want, change := range map[string]func(*trial.Target){
 		"is no address":    func(x *trial.Target) { x.URL = "localhost:8080" },
