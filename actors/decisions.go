@@ -72,13 +72,13 @@ func (s *System) Suppose(ctx context.Context, req *stream.Request) (explain.Reco
 	}
 	if m == nil {
 		if req.Model == "" {
-			return explain.Record{}, fault.Invalid("model", "is required: several are served")
+			return explain.Record{}, fault.Invalid("model", "model is required: several are served")
 		}
 		return explain.Record{}, fault.New(fault.ModelNotFound, "the model %q does not exist", req.Model)
 	}
 	for _, ids := range req.Input.Tokens {
 		if most := slices.Max(append(slices.Clip(ids), 0)); int64(most) >= int64(m.Tokenizer.VocabSize()) {
-			return explain.Record{}, fault.Invalid("tokens", "holds the token ID %d, the vocabulary ends at %d", most, m.Tokenizer.VocabSize()-1)
+			return explain.Record{}, fault.Invalid("tokens", "tokens holds the ID %d, the vocabulary ends at %d", most, m.Tokenizer.VocabSize()-1)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, supposeWait)
