@@ -96,6 +96,8 @@ func questionOf(c *cli.Context, t terminal) (adminQuestion, error) {
 	}
 	at := base.JoinPath("debug", "decisions")
 	switch {
+	case c.IsSet("request") && c.String("request") == "":
+		return q, errors.New("--request is empty: write the X-Request-Id of an answer")
 	case c.IsSet("request"):
 		at.RawQuery = url.Values{"request": {c.String("request")}}.Encode()
 	case c.IsSet("prompt"), c.IsSet("tokens"):

@@ -122,6 +122,7 @@ func TestExplainExplainsMistakes(t *testing.T) {
 		"go with --prompt or --tokens": {"--admin", "http://x", "--request", "a", "--max-tokens", "4"},
 		"no token ID":                  {"--admin", "http://x", "--tokens", "1,b"},
 		"--last must be at least 1":    {"--admin", "http://x", "--last", "0"},
+		"--request is empty":           {"--admin", "http://x", "--request", ""},
 		"no variable NONE":             {"--admin", "http://x", "--api-key-env", "NONE"},
 		"--body: open none.json":       {"--admin", "http://x", "--body", "none.json"},
 	} {

@@ -163,6 +163,11 @@ func replayConfig(c *cli.Context) (trial.Config, error) {
 	if c.IsSet("saturation") {
 		config.Saturation = new(c.Float64("saturation"))
 	}
+	for _, name := range []string{"capacity-tokens", "slots"} {
+		if c.IsSet(name) && c.Int(name) < 1 {
+			return config, fmt.Errorf("--%s must be at least 1, not %d", name, c.Int(name))
+		}
+	}
 	f := &config.Fleet
 	f.Replicas, f.Profile, f.BlockTokens, f.Unequal = c.Int("replicas"), c.String("profile"), c.Int("block-tokens"), c.Bool("unequal")
 	if c.IsSet("capacity-tokens") {

@@ -47,6 +47,8 @@ func TestReplayExplainsMistakes(t *testing.T) {
 		"is no address":                        {"--target", "127.0.0.1:1"},
 		"the environment has no PLIMSOLL_NONE": {"--target", "http://127.0.0.1:1", "--api-key-env", "PLIMSOLL_NONE"},
 		"1 to 999 can be simulated":            {"--replicas", "0"},
+		"--slots must be at least 1":           {"--slots", "0"},
+		"--capacity-tokens must be at least 1": {"--capacity-tokens", "-1"},
 	} {
 		code, _, errs := plimsoll(t, "", append([]string{"replay", "--requests", "20"}, args...)...)
 		require.NotZero(t, code, args)
