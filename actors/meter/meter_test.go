@@ -45,7 +45,10 @@ func reportAll(m *Meter) {
 	r.Dispatched(0)
 	r.Dispatched(300 * time.Millisecond)
 	r.Decided(20 * time.Microsecond)
-	r.Refused(fault.NoReplica)
+	r.Refused(fault.NoReplica, fault.Unserved)
+	r.Refused(fault.Contended, fault.SLOFirstToken)
+	r.Refused(fault.Contended, fault.SLOFirstToken)
+	r.Refused(fault.Contended, fault.QueueTimeout)
 	r.Reranked()
 	r.Ejected("sim-0")
 

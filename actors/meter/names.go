@@ -9,6 +9,7 @@ type metric struct {
 // Label names.
 const (
 	labelActor   = "actor"
+	labelCause   = "cause"
 	labelClass   = "class"
 	labelEvent   = "event"
 	labelKind    = "kind"
@@ -45,7 +46,7 @@ var (
 	routerQueuedTokens   = metric{"plimsoll_router_queued_tokens", "Prompt tokens of the requests that wait.", []string{labelModel}}
 	routerQueueSeconds   = metric{"plimsoll_router_queue_seconds", "Time a dispatched request had waited in the queue.", []string{labelModel}}
 	routerDecision       = metric{"plimsoll_router_decision_seconds", "Time one ranking of the replicas took.", []string{labelModel}}
-	routerRefusals       = metric{"plimsoll_router_refusals_total", "Requests the router refused, by kind of error.", []string{labelModel, labelKind}}
+	routerRefusals       = metric{"plimsoll_router_refusals_total", "Requests the router refused, by kind of error and cause (slo_first_token, slo_pace: at arrival, by what was predicted; slo_shed: while it waited; queue_full; queue_timeout; unserved; shed: by engines; broken; too_large; malformed; defect: of ours).", []string{labelModel, labelKind, labelCause}}
 	routerReranks        = metric{"plimsoll_router_reranks_total", "Reservations a replica refused, so that the request was ranked again.", []string{labelModel}}
 	routerEjections      = metric{"plimsoll_router_ejections_total", "Times that a replica was left alone for a while because its steps took much longer than they did.", []string{labelReplica, labelModel}}
 

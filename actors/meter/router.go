@@ -78,9 +78,9 @@ func (r *Router) Decided(took time.Duration) {
 }
 
 // Refused counts a request the router answered with an error.
-func (r *Router) Refused(kind fault.Kind) {
+func (r *Router) Refused(kind fault.Kind, cause fault.Cause) {
 	if r != nil {
-		r.refusals.WithLabelValues(r.model, kind.String()).Inc()
+		r.refusals.WithLabelValues(r.model, kind.String(), cause.String()).Inc()
 	}
 }
 

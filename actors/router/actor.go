@@ -281,7 +281,7 @@ func (a *routerActor) perform(c actor.Context, effects []effect) {
 		case giveBack:
 			e.ref.Tell(replica.End{Ticket: e.ticket, Reason: ledger.Refused})
 		case refused:
-			a.deps.Meter.Refused(e.kind)
+			a.deps.Meter.Refused(e.kind, e.cause)
 		case dispatched:
 			a.deps.Meter.Dispatched(e.waited)
 		case ejected:

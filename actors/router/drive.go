@@ -20,7 +20,7 @@ type Shell interface {
 	// GiveBack ends a ticket that was granted and can't be used.
 	GiveBack(ref *replica.Ref, ticket scoring.Ticket)
 	// Turned tells of a submission that was turned away. For statistics.
-	Turned(kind fault.Kind)
+	Turned(kind fault.Kind, cause fault.Cause)
 	// Ejected tells of a replica that gets nothing for a while because its steps take so many times as long as they did.
 	Ejected(id scoring.ReplicaID, slowdown float64, until time.Time)
 	// Dispatched tells of a submission that was placed after a wait. For statistics.
@@ -102,7 +102,7 @@ func (d *Machine) perform(to Shell, effects []effect) {
 		case giveBack:
 			to.GiveBack(e.ref, e.ticket)
 		case refused:
-			to.Turned(e.kind)
+			to.Turned(e.kind, e.cause)
 		case dispatched:
 			to.Dispatched(e.waited)
 		case ejected:

@@ -22,6 +22,7 @@ type entry struct {
 	sub *stream.Submit
 	// patience is when its time in the queue is up; deadline when it is to be looked at, which is sooner if it has an SLO.
 	patience, deadline time.Time
+	came               time.Time // to this router
 	due                int       // place among the deadlines, -1 outside
 	reranks            int       // since it was last queued
 	rests              time.Time // it is not tried before that

@@ -33,7 +33,7 @@ func TestGrantsOfARouterThatFails(t *testing.T) {
 	g.told(tellCall{nil, stream.Placed{Placements: []stream.Placement{{Claim: ledger.Claim{Ticket: ticket(1)}}}}})
 	g.told(tellCall{nil, stream.Withdrawn{}})
 	g.told(giveBack{fleet[0], ticket(3)})
-	g.told(refused{fault.NoReplica})
+	g.told(refused{fault.NoReplica, fault.Unserved})
 	require.Equal(t, []uint64{0, 2, 4, 7}, back(g.lost(granted(7), fleet)), "and the one it failed at")
 	require.Empty(t, g.lost(nil, fleet), "once")
 

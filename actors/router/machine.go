@@ -39,7 +39,10 @@ type (
 		ticket scoring.Ticket
 	}
 	// refused reports that a submission was turned away.
-	refused struct{ kind fault.Kind }
+	refused struct {
+		kind  fault.Kind
+		cause fault.Cause
+	}
 	// reranked reports a reservation that was refused.
 	reranked struct{}
 	// ejected reports that a replica gets nothing for a while because its steps take so many times as long as they did.
@@ -210,6 +213,7 @@ func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
 	m.supersede(sub.Call)
 	m.nextID++
 	e := newEntry(m.nextID, sub)
+	e.came = now
 	if sub.Hedge {
 		m.hedge(now, e, vs)
 		return
@@ -228,43 +232,27 @@ func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
 		// Its first attempt's failure is not its fault: it has the whole time again.
 		e.patience = now.Add(m.cfg.QueueTimeout)
 	}
-	for _, a := range sub.Legs {
-		if e.promptTokens(a) == 0 {
-			m.reject(e, fault.Invalid(paramOf(sub.Call.Request), "the prompt is empty: there is nothing to continue"))
-			return
-		}
-		if most := m.cfg.PromptTokensMax; most != nil && e.promptTokens(a) > *most {
-			f := fault.New(fault.ContextLength, "the prompt has %d tokens, but this server takes at most %d; shorten the prompt",
-				e.promptTokens(a), *most)
-			f.Param = paramOf(sub.Call.Request)
-			m.reject(e, f)
-			return
-		}
+	if away := m.outOfBounds(now, e, vs); away != nil {
+		m.reject(e, away)
+		return
 	}
-	if len(sub.Legs) > 1 {
-		m.ready(now, vs)
-		if f := m.never(e, vs); f != nil {
-			m.reject(e, f)
-			return
-		}
-	}
-	if f := m.tooSlow(now, e, vs); f != nil {
-		m.reject(e, f)
+	if away := m.tooSlow(now, e, vs); away != nil {
+		m.reject(e, away)
 		return
 	}
 	if m.waiting.Len() > 0 {
 		// Room that nobody has heard of yet is for those who stand before it.
 		m.know(now, e, vs)
-		if f := m.useless(now, e, vs); f != nil {
-			m.reject(e, f)
+		if away := m.useless(now, e, vs); away != nil {
+			m.reject(e, away)
 		} else if m.enqueue(now, e, sub.Again, vs) && !m.outrun(now, e, vs) {
 			m.pump(now, vs)
 		}
 		return
 	}
 	if e.aims() {
-		if f := m.hopeless(now, e, slo.Ahead{}, vs); f != nil {
-			m.reject(e, f)
+		if away := m.hopeless(now, e, slo.Ahead{}, vs); away != nil {
+			m.reject(e, away)
 			return
 		}
 	}
@@ -273,17 +261,38 @@ func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
 	}
 }
 
+// outOfBounds turns an entry away that is not served whatever the fleet does at the moment.
+func (m *machine) outOfBounds(now time.Time, e *entry, vs []view) *turned {
+	param := paramOf(e.sub.Call.Request)
+	for _, a := range e.legs() {
+		if e.promptTokens(a) == 0 {
+			return &turned{fault.Malformed, fault.Invalid(param, "the prompt is empty: there is nothing to continue")}
+		}
+		if most := m.cfg.PromptTokensMax; most != nil && e.promptTokens(a) > *most {
+			f := fault.New(fault.ContextLength, "the prompt has %d tokens, but this server takes at most %d; shorten the prompt",
+				e.promptTokens(a), *most)
+			f.Param = param
+			return &turned{fault.TooLarge, f}
+		}
+	}
+	if len(e.legs()) == 1 {
+		return nil // the policy says it
+	}
+	m.ready(now, vs)
+	return m.never(e, vs)
+}
+
 // outrun turns an entry away that has just taken its place in the queue if too much stands before it.
 func (m *machine) outrun(now time.Time, e *entry, vs []view) bool {
 	if !e.aims() {
 		return false
 	}
-	f := m.hopeless(now, e, m.ahead(now, e), vs)
-	if f == nil {
+	away := m.hopeless(now, e, m.ahead(now, e), vs)
+	if away == nil {
 		return false
 	}
 	m.leaveQueue(e)
-	m.reject(e, f)
+	m.reject(e, away)
 	return true
 }
 

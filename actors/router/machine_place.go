@@ -3,7 +3,6 @@ package router
 import (
 	"time"
 
-	"plimsoll/actors/fault"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring/ledger"
 	"plimsoll/scoring/policy"
@@ -29,8 +28,8 @@ func (m *machine) know(now time.Time, e *entry, vs []view) {
 	e.bound = m.policy.Bound(d)
 }
 
-// useless is why a newcomer need not wait, nil if it may be served yet.
-func (m *machine) useless(now time.Time, e *entry, vs []view) *fault.Fault {
+// useless turns a newcomer away that need not wait; nil: it may be served yet.
+func (m *machine) useless(now time.Time, e *entry, vs []view) *turned {
 	for _, ask := range e.legs() {
 		plan := m.plan(e, ask)
 		fits := m.fits(now, e, ask, &plan, vs, nil)
@@ -40,7 +39,7 @@ func (m *machine) useless(now time.Time, e *entry, vs []view) *fault.Fault {
 				values := m.trace.Values(m.policy, &m.pass.pass, d, fits)
 				m.trace.Decided(subjectOf(e, ask.Leg), m.policy, &m.pass.pass, d, fits, values, dec)
 			}
-			return m.refusal(now, e, ask, dec, vs)
+			return m.refused(now, e, ask, dec, vs)
 		}
 	}
 	return nil
@@ -62,9 +61,9 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 			dec = m.decide(e, ask, d, m.scratch.fits)
 		}
 		if dec.Verdict == policy.Dispatch && e.aims() {
-			if f := m.tooLate(now, e, m.firstIn(now, d, dec.Index), vs); f != nil {
+			if away := m.tooLate(now, e, m.firstIn(now, d, dec.Index), vs); away != nil {
 				m.drop(now, chosen, vs)
-				m.reject(e, f)
+				m.reject(e, away)
 				return true
 			}
 		}
@@ -91,7 +90,7 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 			m.retry(dec.Until)
 			return false
 		}
-		m.reject(e, m.refusal(now, e, ask, dec, vs))
+		m.reject(e, m.refused(now, e, ask, dec, vs))
 		return true
 	}
 	m.scratch.chosen = chosen

@@ -121,10 +121,13 @@ func (m *machine) enqueue(now time.Time, e *entry, head bool, vs []view) bool {
 		var full *queue.FullError
 		if errors.As(err, &full) {
 			wait := m.retryAfter(now, e, vs)
-			m.reject(e, contended(wait, "all replicas are busy and the queue is full (%d %s); try again later", full.Max, full.Bound))
+			m.reject(e, &turned{
+				fault.QueueFull,
+				contended(wait, "all replicas are busy and the queue is full (%d %s); try again later", full.Max, full.Bound),
+			})
 			return false
 		}
-		m.reject(e, &fault.Fault{Kind: fault.Internal, Message: "internal error", Err: err})
+		m.reject(e, &turned{fault.Defect, &fault.Fault{Kind: fault.Internal, Message: "internal error", Err: err}})
 		return false
 	}
 	m.queuedAs[e.sub.Call] = e

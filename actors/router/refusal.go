@@ -13,23 +13,32 @@ import (
 	"plimsoll/scoring/slo"
 )
 
+// turned is how a submission is turned away: what its client is told, and what is counted.
+type turned struct {
+	cause fault.Cause
+	fault *fault.Fault
+}
+
 // reject turns a submission away.
-func (m *machine) reject(e *entry, f *fault.Fault) {
-	m.emit(refused{f.Kind})
-	m.emit(tellCall{e.sub.Call, stream.Rejected{Number: e.sub.Number, Fault: f}})
+func (m *machine) reject(e *entry, t *turned) {
+	m.emit(refused{t.fault.Kind, t.cause})
+	m.emit(tellCall{e.sub.Call, stream.Rejected{Number: e.sub.Number, Fault: t.fault}})
 	if m.trace != nil {
-		m.trace.Rejected(m.now, subjectOf(e, e.sub.Legs[0].Leg), e.tokens(), f.Message)
+		m.trace.Rejected(m.now, subjectOf(e, e.sub.Legs[0].Leg), e.tokens(), t.fault.Message)
 	}
 }
 
-// late is the fault of a request whose time in the queue is up.
-func (m *machine) late(now time.Time, e *entry, vs []view) *fault.Fault {
+// late turns a request away whose time in the queue is up.
+func (m *machine) late(now time.Time, e *entry, vs []view) *turned {
 	if e.sub.Begun {
 		if last := e.sub.Legs[0].LastFault; last != nil {
 			return m.shedBy(now, last, vs)
 		}
 	}
-	return contended(m.retryAfter(now, e, vs), "no replica had room within %s; try again later", m.cfg.QueueTimeout)
+	return &turned{
+		fault.QueueTimeout,
+		contended(m.retryAfter(now, e, vs), "no replica had room within %s; try again later", m.cfg.QueueTimeout),
+	}
 }
 
 // retryAfter is when there will be room for an entry: between a second and a minute, in whole seconds, with some jitter so that
@@ -42,11 +51,11 @@ func (m *machine) jittered(room float64) time.Duration {
 	return time.Duration(slo.RetrySeconds(room, m.rng.Float64())) * time.Second
 }
 
-// shedBy is the last fault of a request that nobody else can take; where engines shed it, with the time until the first of those that did
-// takes requests again.
-func (m *machine) shedBy(now time.Time, last *fault.Fault, vs []view) *fault.Fault {
+// shedBy passes on the last fault of a request that nobody else can take; where engines shed it, with the time until the first of those that
+// did takes requests again.
+func (m *machine) shedBy(now time.Time, last *fault.Fault, vs []view) *turned {
 	if last.Kind != fault.Contended {
-		return last
+		return &turned{fault.Broken, last}
 	}
 	room, cools := last.RetryAfter, false
 	for i := range vs {
@@ -56,12 +65,12 @@ func (m *machine) shedBy(now time.Time, last *fault.Fault, vs []view) *fault.Fau
 	}
 	f := *last
 	f.RetryAfter = m.jittered(room.Seconds())
-	return &f
+	return &turned{fault.Shed, &f}
 }
 
-// never returns the refusal of a submission of several legs that the fleet could not take even if all of it were up and
-// idle: it would wait for ever. Replicas that never told their limits are given the benefit of the doubt.
-func (m *machine) never(e *entry, vs []view) *fault.Fault {
+// never turns a submission of several legs away that the fleet could not take even if all of it were up and idle: it would
+// wait for ever. Replicas that never told their limits are given the benefit of the doubt.
+func (m *machine) never(e *entry, vs []view) *turned {
 	if len(vs) == 0 || slices.ContainsFunc(vs, func(v view) bool { return !v.snap.Told }) {
 		return nil
 	}
@@ -118,8 +127,8 @@ func (m *machine) packs(e *entry, vs []view) int {
 	return len(e.sub.Legs)
 }
 
-// refusal words a policy's refusal.
-func (m *machine) refusal(now time.Time, e *entry, ask stream.Ask, dec policy.Decision, vs []view) *fault.Fault {
+// refused words a policy's refusal.
+func (m *machine) refused(now time.Time, e *entry, ask stream.Ask, dec policy.Decision, vs []view) *turned {
 	switch dec.Cause {
 	case policy.TooLarge:
 		return tooLarge(e, vs)
@@ -130,11 +139,11 @@ func (m *machine) refusal(now time.Time, e *entry, ask stream.Ask, dec policy.De
 	}
 	f := fault.New(fault.NoReplica, "no replica of model %q that could take this request is serving now; try again later", m.cfg.Model)
 	f.RetryAfter = m.jittered(dec.RetryAfter.Seconds())
-	return f
+	return &turned{fault.Unserved, f}
 }
 
 // tooLarge words the refusal of a leg that no configured replica can hold.
-func tooLarge(e *entry, vs []view) *fault.Fault {
+func tooLarge(e *entry, vs []view) *turned {
 	var worst stream.Ask
 	for _, a := range e.sub.Legs {
 		if e.leastSequence(a) > longest(vs) {
@@ -151,15 +160,15 @@ func tooLarge(e *entry, vs []view) *fault.Fault {
 		"this model's maximum context length is %d tokens, but the prompt has %d and the answer needs at least %d; %s",
 		longest(vs), e.promptTokens(worst), max(1, req.MinTokens), what)
 	f.Param = param
-	return f
+	return &turned{fault.TooLarge, f}
 }
 
-func doesNotPack(e *entry, fit int) *fault.Fault {
+func doesNotPack(e *entry, fit int) *turned {
 	f := fault.New(fault.BadInput,
 		"%d answers at once do not fit on this model's replicas even when they are idle: %d do; lower n or send fewer prompts",
 		len(e.sub.Legs), fit)
 	f.Param = "n"
-	return f
+	return &turned{fault.TooLarge, f}
 }
 
 func paramOf(req *stream.Request) string {

@@ -66,6 +66,7 @@ type rig struct {
 	sent   []reserve // not delivered yet
 	told   map[*stream.Call][]any
 	kinds  []fault.Kind // of refusals
+	causes []fault.Cause
 	placed []stream.Placement
 	back   int // tickets given back
 	ranks  int // reservations refused
@@ -155,7 +156,7 @@ func (r *rig) step(message any) {
 			r.back++
 			r.site(e.ref.ID).ledger.End(e.ticket, ledger.Refused)
 		case refused:
-			r.kinds = append(r.kinds, e.kind)
+			r.kinds, r.causes = append(r.kinds, e.kind), append(r.causes, e.cause)
 		case reranked:
 			r.ranks++
 		case speculated:

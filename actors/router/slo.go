@@ -131,9 +131,8 @@ func (m *machine) ahead(now time.Time, e *entry) slo.Ahead {
 	return sum
 }
 
-// hopeless predicts the first token of an entry that comes now, and returns the refusal of one that would get it too late on
-// every replica, or whose answer would come too slowly.
-func (m *machine) hopeless(now time.Time, e *entry, ahead slo.Ahead, vs []view) *fault.Fault {
+// hopeless predicts the first token of an entry that comes now, and turns one away that would get it too late on every replica.
+func (m *machine) hopeless(now time.Time, e *entry, ahead slo.Ahead, vs []view) *turned {
 	p, ok := slo.Predict(m.asStanding(now, e, vs), ahead)
 	if !ok {
 		return nil // nobody serves it now: the policy says what that means
@@ -144,12 +143,12 @@ func (m *machine) hopeless(now time.Time, e *entry, ahead slo.Ahead, vs []view) 
 	if first <= *e.ttft() {
 		return nil
 	}
-	return m.missed(p.RoomSeconds, "the first token is expected after %s (8 of 10 come by then), but it has to come within %s; try again later",
+	return m.missed(fault.SLOFirstToken, p.RoomSeconds, "the first token is expected after %s (8 of 10 come by then), but it has to come within %s; try again later",
 		rounded(first), *e.ttft())
 }
 
-// tooSlow returns the refusal of an entry whose answer would come too slowly on every replica that serves.
-func (m *machine) tooSlow(now time.Time, e *entry, vs []view) *fault.Fault {
+// tooSlow turns an entry away whose answer would come too slowly on every replica that serves.
+func (m *machine) tooSlow(now time.Time, e *entry, vs []view) *turned {
 	most := e.sub.Call.Request.SLO.TPOT
 	if most == nil || !e.fresh() {
 		return nil
@@ -174,12 +173,12 @@ func (m *machine) tooSlow(now time.Time, e *entry, vs []view) *fault.Fault {
 	if least <= *most {
 		return nil
 	}
-	return m.missed(life, "a token is expected every %s, but one has to come every %s; try again later", rounded(least), *most)
+	return m.missed(fault.SLOPace, life, "a token is expected every %s, but one has to come every %s; try again later", rounded(least), *most)
 }
 
-// tooLate returns the fault of an entry that goes to a replica, or waits on, but would get its first token too late by what is
-// predicted of those that are there alone. least is that, in seconds.
-func (m *machine) tooLate(now time.Time, e *entry, least float64, vs []view) *fault.Fault {
+// tooLate turns an entry away that goes to a replica, or waits on, but would get its first token too late by what is predicted of
+// those that are there alone. least is that, in seconds.
+func (m *machine) tooLate(now time.Time, e *entry, least float64, vs []view) *turned {
 	first := now.Sub(e.sub.Arrival) + seconds(least)
 	if first <= *e.ttft() {
 		return nil
@@ -187,15 +186,19 @@ func (m *machine) tooLate(now time.Time, e *entry, least float64, vs []view) *fa
 	if e.predicted > 0 {
 		m.aims.errors.Observe(now, e.predicted, now.Sub(e.predictedAt).Seconds()+least)
 	}
-	return m.missed(m.roomSeconds(now, e, vs), "it has waited for %s and its first token would come after %s, but has to come within %s; try again later",
+	cause := fault.SLOFirstToken
+	if now.After(e.came) {
+		cause = fault.SLOShed
+	}
+	return m.missed(cause, m.roomSeconds(now, e, vs), "it has waited for %s and its first token would come after %s, but has to come within %s; try again later",
 		rounded(now.Sub(e.sub.Arrival)), rounded(first), *e.ttft())
 }
 
-// missed is the fault of a request whose SLO cannot be met.
-func (m *machine) missed(room float64, format string, args ...any) *fault.Fault {
+// missed turns a request away whose SLO cannot be met.
+func (m *machine) missed(cause fault.Cause, room float64, format string, args ...any) *turned {
 	f := contended(m.jittered(room), format, args...)
 	f.Code = codeSLO
-	return f
+	return &turned{cause, f}
 }
 
 // firstIn is how long an entry's first token takes, in seconds, if it goes to the replica with that place in the fleet now.
@@ -223,8 +226,8 @@ const recheckSLO = 10 * time.Millisecond
 // shed turns a waiting entry away that cannot be in time any more, or sets when it is looked at again.
 func (m *machine) shed(now time.Time, e *entry, vs []view) {
 	least := m.leastFirst(now, e, vs)
-	f := m.tooLate(now, e, least, vs)
-	if f == nil {
+	away := m.tooLate(now, e, least, vs)
+	if away == nil {
 		m.deadlines.remove(e.due)
 		e.deadline = m.until(e, least)
 		if soonest := now.Add(recheckSLO); e.deadline.Before(soonest) {
@@ -234,7 +237,7 @@ func (m *machine) shed(now time.Time, e *entry, vs []view) {
 		return
 	}
 	m.leaveQueue(e)
-	m.reject(e, f)
+	m.reject(e, away)
 }
 
 // until is when an entry's place in the queue is to be looked at: when its time is up, or it may be too late for its SLO.

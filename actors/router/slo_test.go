@@ -68,6 +68,7 @@ func TestSLORefusedAtArrival(t *testing.T) {
 			require.GreaterOrEqual(t, f.RetryAfter, time.Second)
 			require.LessOrEqual(t, f.RetryAfter, time.Minute)
 			require.False(t, r.waits(sub))
+			require.Equal(t, []fault.Cause{fault.SLOFirstToken}, r.causes)
 		})
 	}
 }
@@ -97,6 +98,7 @@ func TestSLOShedWhileItWaits(t *testing.T) {
 	require.Equal(t, fault.Contended, f.Kind)
 	require.Equal(t, codeSLO, f.Code)
 	require.Contains(t, f.Message, "has to come within 5s")
+	require.Equal(t, []fault.Cause{fault.SLOShed}, r.causes)
 	require.True(t, r.waits(patient))
 	r.site("a").free()
 	r.pass(time.Second)
@@ -132,6 +134,7 @@ func TestTPOTRefused(t *testing.T) {
 	f := r.fault(ask(2, 15*time.Millisecond))
 	require.Equal(t, codeSLO, f.Code)
 	require.Contains(t, f.Message, "one has to come every 15ms")
+	require.Equal(t, []fault.Cause{fault.SLOPace}, r.causes)
 	require.GreaterOrEqual(t, f.RetryAfter, time.Second)
 }
 
@@ -442,7 +445,7 @@ func TestRetryAfterOfWhatWasShed(t *testing.T) {
 	shed := &fault.Fault{Kind: fault.Contended, Message: "busy", RetryAfter: 7 * time.Second}
 	between := func(least, most time.Duration) {
 		t.Helper()
-		f := r.m.shedBy(r.now, shed, r.views())
+		f := r.m.shedBy(r.now, shed, r.views()).fault
 		require.GreaterOrEqual(t, f.RetryAfter, least)
 		require.LessOrEqual(t, f.RetryAfter, most)
 		require.Equal(t, "busy", f.Message)
@@ -456,5 +459,5 @@ func TestRetryAfterOfWhatWasShed(t *testing.T) {
 	between(4*time.Second, 6*time.Second)
 	require.Equal(t, 7*time.Second, shed.RetryAfter, "it is others' too")
 	broken := fault.New(fault.EngineFailed, "broke")
-	require.Same(t, broken, r.m.shedBy(r.now, broken, r.views()))
+	require.Same(t, broken, r.m.shedBy(r.now, broken, r.views()).fault)
 }

@@ -211,7 +211,7 @@ func (f *front) GiveBack(ref *replica.Ref, ticket scoring.Ticket) {
 }
 
 // Turned implements router.Shell.
-func (f *front) Turned(fault.Kind) {}
+func (f *front) Turned(fault.Kind, fault.Cause) {}
 
 // Ejected implements router.Shell.
 func (f *front) Ejected(id scoring.ReplicaID, slowdown float64, until time.Time) {
