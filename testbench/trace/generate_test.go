@@ -112,6 +112,9 @@ func TestOpenFindsTheFormat(t *testing.T) {
 		write("a.jsonl", small): 1000, write("b.jsonl.gz", packed.String()): 1000,
 		write("c.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"): 374,
 		write("d.jsonl", `{"at":12.5,"prompt_tokens":40,"output_tokens":9}`):                            40,
+		// As spreadsheets and some editors write them.
+		write("marked.jsonl", "\ufeff"+small): 1000,
+		write("marked.csv", "\ufeffTIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:15:46.6805900,375,44\r\n"): 375,
 	} {
 		s, err := trace.Open(name, 1)
 		require.NoError(t, err)

@@ -48,6 +48,9 @@ func Open(name string, seed uint64) (*File, error) {
 	return opened, nil
 }
 
+// byteOrderMark is what spreadsheets and some editors write before a text.
+const byteOrderMark = "\ufeff"
+
 // format finds out what a file holds.
 func format(file io.Reader, name string) (*File, error) {
 	text := bufio.NewReaderSize(file, 64<<10)
@@ -57,6 +60,9 @@ func format(file io.Reader, name string) (*File, error) {
 			return nil, err
 		}
 		name, text = plain, bufio.NewReaderSize(unpacked, 64<<10)
+	}
+	if mark, _ := text.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+		_, _ = text.Discard(len(byteOrderMark)) // it is there
 	}
 	if strings.HasSuffix(name, ".csv") {
 		return &File{Source: Azure(text)}, nil
