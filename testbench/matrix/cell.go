@@ -55,16 +55,12 @@ type Cell struct {
 type Matrix struct {
 	Traces, Fleets, Policies []string
 	Loads                    []float64
-	// Seeds are from 1 on; below a load of [Busy] there are LightSeeds of them, for little differs there.
-	Seeds, LightSeeds int
+	Seeds                    int // from 1 on
 	// Requests is how many come to a fleet of eight, as far as the trace has them; one of four times the size gets twice as many.
 	Requests int
 	// Recorded is the folder of the recorded traces.
 	Recorded string
 }
-
-// Busy is the load from which on policies differ by more than the draw of a seed.
-const Busy = 0.8
 
 // Contestants lists the default policy, then each other one as it was published, without a queue or an admission before the
 // engines, the two best of them behind those of the router, and the default again where it must not have engines preempt: while it
@@ -82,7 +78,7 @@ func Contestants() []string {
 func Default() Matrix {
 	return Matrix{
 		Traces: Traces(), Fleets: fleet.Names(), Policies: Contestants(), Loads: []float64{0.5, 0.8, 0.95, 1.1},
-		Seeds: 5, LightSeeds: 2, Requests: 2000,
+		Seeds: 5, Requests: 1500,
 		Recorded: filepath.Join("..", "shared", "testdata", "traces"),
 	}
 }
@@ -110,7 +106,7 @@ func (m Matrix) Validate() error {
 			errs = append(errs, err)
 		}
 	}
-	if len(m.Loads) == 0 || m.Seeds < 1 || m.LightSeeds < 1 || m.Requests < 1 {
+	if len(m.Loads) == 0 || m.Seeds < 1 || m.Requests < 1 {
 		errs = append(errs, errors.New("at least one load, one seed and one request are needed"))
 	}
 	for _, l := range m.Loads {
@@ -139,9 +135,6 @@ func (m Matrix) Cells() []Cell {
 	for seed := range m.Seeds {
 		for _, p := range places {
 			for _, load := range m.Loads {
-				if load < Busy && seed >= m.LightSeeds {
-					continue
-				}
 				for _, name := range m.Policies {
 					out = append(out, Cell{Ground{p, load}, name, uint64(seed + 1), m.requests(p.Fleet)}) //nolint:gosec // a small number
 				}

@@ -143,7 +143,10 @@ func (r *results) ahead(a, b string) bool {
 	return mean(ours) >= min(aheadTimes*mean(theirs), nearlyAll)
 }
 
-// words compare two policies in every judged figure; nil if they have no seed in common.
+// seedsJudged is from how many seeds in common on the interval of their differences means something.
+const seedsJudged = 5
+
+// words compare two policies in every judged figure; nil if they have too few seeds in common.
 func (r *results) words(a, b string) []Word {
 	var out []Word
 	for _, m := range trial.Metrics() {
@@ -151,7 +154,7 @@ func (r *results) words(a, b string) []Word {
 			continue
 		}
 		ours, theirs := r.paired(a, b, m)
-		if len(ours) == 0 {
+		if len(ours) < seedsJudged {
 			return nil
 		}
 		w, _ := Compare(ours, theirs, m.Higher)

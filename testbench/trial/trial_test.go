@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,6 +104,24 @@ func TestBootstrap(t *testing.T) {
 	}
 	i := trial.Bootstrap(values)
 	require.InDelta(t, 2*1.96/5, i.High-i.Low, 0.08)
+}
+
+// TestTheIntervalOfAFewValuesIsWideEnough: of five draws around 0, one in twenty intervals may miss it, or a little more.
+func TestTheIntervalOfAFewValuesIsWideEnough(t *testing.T) {
+	const trials = 2000
+	rng := rand.New(rand.NewPCG(5, 5))
+	missed := 0
+	for range trials {
+		values := make([]float64, 5)
+		for j := range values {
+			values[j] = rng.NormFloat64()
+		}
+		if i := trial.Bootstrap(values); i.Low > 0 || i.High < 0 {
+			missed++
+		}
+	}
+	require.Less(t, missed, trials*7/100)
+	require.Greater(t, missed, trials*2/100, "it says something")
 }
 
 func config() trial.Config {

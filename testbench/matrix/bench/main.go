@@ -39,7 +39,6 @@ func run(args []string) error {
 		return err
 	})
 	flags.IntVar(&m.Seeds, "seeds", m.Seeds, "`N` seeds")
-	flags.IntVar(&m.LightSeeds, "light-seeds", m.LightSeeds, "`N` seeds below a load of "+strconv.FormatFloat(matrix.Busy, 'g', -1, 64))
 	flags.IntVar(&m.Requests, "requests", m.Requests, "`N` requests for eight replicas, twice as many for 32")
 	flags.StringVar(&m.Recorded, "recorded", m.Recorded, "`FOLDER` of the recorded traces")
 	file := flags.String("cells", ".tmp/bench-policy/cells.jsonl", "`FILE` of what was run")
