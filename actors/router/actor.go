@@ -277,19 +277,22 @@ func (a *routerActor) perform(c actor.Context, effects []effect) {
 		case tellCall:
 			e.call.Tell(e.message)
 		case reserve:
-			e.ref.Tell(&replica.Reserve{Claim: e.claim, Incarnation: e.incarnation, Prefill: e.prefill, From: c.Self()})
+			p := &e.place
+			p.Ref.Tell(&replica.Reserve{Claim: p.Claim, Incarnation: p.Incarnation, Prefill: e.predictedPrefill(), From: c.Self()})
+		case placed:
+			e.by.call().Tell(e.message())
 		case giveBack:
 			e.ref.Tell(replica.End{Ticket: e.ticket, Reason: ledger.Refused})
 		case refused:
 			a.deps.Meter.Refused(e.kind, e.cause)
 		case dispatched:
-			a.deps.Meter.Dispatched(e.waited)
+			a.deps.Meter.Dispatched(e.by.waited)
 		case ejected:
 			a.deps.Meter.Ejected(string(e.id))
 			a.deps.Log.Warn("replica ejected: its steps take much longer than they did", slog.String("replica", string(e.id)),
 				slog.Float64("slowdown", e.slowdown), slog.Time("until", e.until))
 		case speculated:
-			e.tell()
+			e.tellIndex()
 		case reranked:
 			a.deps.Meter.Reranked()
 		}

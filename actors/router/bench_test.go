@@ -18,11 +18,11 @@ func bigLimits() scoring.Limits {
 }
 
 // fleet is a rig of replicas with bigLimits.
-func fleet(b *testing.B, replicas int) *rig {
-	b.Helper()
+func fleet(tb testing.TB, replicas int) *rig {
+	tb.Helper()
 	cfg := testConfig()
 	cfg.Queue.TokensMax = 1 << 30
-	r := newRig(b, cfg, 0)
+	r := newRig(tb, cfg, 0)
 	for i := range replicas {
 		r.add(scoring.ReplicaID(fmt.Sprintf("r%02d", i)), bigLimits())
 	}
@@ -50,7 +50,7 @@ func BenchmarkDecide(b *testing.B) {
 					if !ok {
 						b.Fatal("not placed")
 					}
-					ticket, id := asked.claim.Ticket, asked.ref.ID
+					ticket, id := asked.place.Claim.Ticket, asked.place.Ref.ID
 					r.m.step(r.now, &replica.Granted{Ticket: ticket, Replica: id, Snapshot: snapOf(vs, id)}, vs)
 					r.m.step(r.now, stream.Failed{Replica: id, Ticket: ticket}, vs) // so that no speculation is left
 				}
@@ -132,43 +132,71 @@ func snapOf(vs []view, id scoring.ReplicaID) *replica.Snapshot {
 	return nil
 }
 
+// learned makes the router know its replicas: a hundred prefills and runs of steps of each.
+func (r *rig) learned() {
+	for n := range 100 {
+		for _, s := range r.sites {
+			r.m.learner.FirstToken(r.now, s.ref.ID, 100_000, scoring.Tokens(n), 6*time.Second)
+			r.m.learner.Step(s.ref.ID, scoring.Tokens(1000*n), 10*time.Millisecond)
+		}
+	}
+	r.now = r.now.Add(time.Minute)
+}
+
+// road is the way of a prompt whose blocks are hashed from the queue's head to the message to its replica.
+type road struct {
+	*rig
+
+	e  *entry
+	vs []view
+}
+
+// newRoad is that of a prompt that is cached on one of a fleet's replicas.
+func newRoad(r *rig, tokens int) *road {
+	prompt := ids(1, tokens)
+	e := newEntry(1, r.askFor(&stream.Request{Model: "m", N: 1, MaxTokens: new(256)}, prompt))
+	r.sites[0].place.Slot = r.index.Add(prefix.SlotConfig{Source: prefix.Routed, CapacityBlocks: bigLimits().KVBlocks})
+	r.index.Routed(r.sites[0].place.Slot, e.keysFor("m", 0, bigLimits().BlockTokens))
+	return &road{r, e, r.views()}
+}
+
+// drive matches, ranks and reserves, on the first look at the fleet; false: it found no place.
+func (r *road) drive() bool {
+	r.m.out, r.m.pass.begun, r.e.known, r.e.matched = r.m.out[:0], false, false, time.Time{}
+	return r.m.place(r.now, r.e, r.vs)
+}
+
+// giveUp has the fleet stay as it is: the place is taken off. The index is written after the message is on its way.
+func (r *road) giveUp() {
+	a := r.m.open.first
+	delete(r.m.byCall, r.e.sub.Call)
+	r.m.answer(a)
+	r.m.spare.asking.give(a.by)
+	r.m.spare.turn()
+	r.m.unsaid = r.m.unsaid[:0]
+}
+
 // BenchmarkRoute is match, rank and reserve of a prompt whose blocks are hashed, on the first look at a fleet: what stands between
-// a tokenized request and the message to its replica. The prompt is cached on one of them. The place is given up at once, so that
-// the fleet stays as it is.
+// a tokenized request and the message to its replica. The prompt is cached on one of them, and the router has learned how fast they
+// are.
 func BenchmarkRoute(b *testing.B) {
 	for _, replicas := range []int{8, 64} {
 		for _, tokens := range []int{1_000, 100_000} {
 			b.Run(fmt.Sprintf("replicas=%d/prompt=%d", replicas, tokens), func(b *testing.B) {
 				r := fleet(b, replicas)
-				prompt := ids(1, tokens)
-				e := newEntry(1, r.askFor(&stream.Request{Model: "m", N: 1, MaxTokens: new(256)}, prompt))
-				r.sites[0].place.Slot = r.index.Add(prefix.SlotConfig{Source: prefix.Routed, CapacityBlocks: bigLimits().KVBlocks})
-				r.index.Routed(r.sites[0].place.Slot, e.keysFor("m", 0, bigLimits().BlockTokens))
-				vs := r.views()
-				route := func() {
-					r.m.out, r.m.pass.begun, e.known, e.matched = r.m.out[:0], false, false, time.Time{}
-					if !r.m.place(r.now, e, vs) {
-						b.Fatal("not placed")
-					}
-				}
-				giveUp := func() {
-					ticket := scoring.Ticket{Boot: 1, Number: r.next}
-					r.m.unbook(r.m.tickets[ticket])
-					delete(r.m.tickets, ticket)
-					delete(r.m.byCall, e.sub.Call)
-					r.m.overdue, r.m.unsaid = r.m.overdue[:0], r.m.unsaid[:0] // the index is written after the message is on its way
-				}
-				route()
-				giveUp()
+				r.learned()
+				way := newRoad(r, tokens)
 				took := make([]float64, 0, 1<<20)
 				b.ReportAllocs()
 				for b.Loop() {
 					began := time.Now()
-					route()
+					if !way.drive() {
+						b.Fatal("not placed")
+					}
 					if len(took) < cap(took) {
 						took = append(took, float64(time.Since(began).Nanoseconds())/1000)
 					}
-					giveUp()
+					way.giveUp()
 				}
 				slices.Sort(took)
 				b.ReportMetric(took[len(took)/2], "p50-us")

@@ -98,17 +98,19 @@ func (d *Machine) perform(to Shell, effects []effect) {
 		case tellCall:
 			to.TellCall(e.call, e.message)
 		case reserve:
-			to.Reserve(e.ref, e.claim, e.incarnation, e.prefill)
+			to.Reserve(e.place.Ref, e.place.Claim, e.place.Incarnation, e.predictedPrefill())
+		case placed:
+			to.TellCall(e.by.call(), e.message())
 		case giveBack:
 			to.GiveBack(e.ref, e.ticket)
 		case refused:
 			to.Turned(e.kind, e.cause)
 		case dispatched:
-			to.Dispatched(e.waited)
+			to.Dispatched(e.by.waited)
 		case ejected:
 			to.Ejected(e.id, e.slowdown, e.until)
 		case speculated:
-			e.tell()
+			e.tellIndex()
 		case reranked:
 		default:
 			panic(fmt.Sprintf("router: no shell does %T", e))

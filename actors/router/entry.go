@@ -63,7 +63,14 @@ type bar struct {
 }
 
 func newEntry(id queue.ID, sub *stream.Submit) *entry {
-	e := &entry{id: id, sub: sub, due: -1}
+	e := &entry{}
+	e.begin(id, sub)
+	return e
+}
+
+// begin makes an entry that is empty that of a submission.
+func (e *entry) begin(id queue.ID, sub *stream.Submit) {
+	e.id, e.sub, e.due = id, sub, -1
 	if len(sub.Legs) > 1 {
 		// Long prompts first: they find a place while there is the most room. Where each is placed as it can, short ones first.
 		legs := slices.Clone(sub.Legs)
@@ -77,7 +84,14 @@ func newEntry(id queue.ID, sub *stream.Submit) *entry {
 		own.Legs = legs
 		e.sub = &own
 	}
-	return e
+}
+
+// reset empties an entry, and keeps its memory.
+func (e *entry) reset() {
+	for i := range e.keys {
+		clear(e.keys[i].byPrompt)
+	}
+	*e = entry{bars: e.bars[:0], held: e.held[:0], keys: e.keys[:0]}
 }
 
 // legs are what is asked for, the longest prompt first, or the shortest if the request has begun.
@@ -165,7 +179,9 @@ func (e *entry) keysFor(model string, prompt int, blockTokens scoring.Tokens) []
 	at := slices.IndexFunc(e.keys, func(k blockKeys) bool { return k.blockTokens == blockTokens })
 	if at < 0 {
 		at = len(e.keys)
-		e.keys = append(e.keys, blockKeys{blockTokens, make([][]prefix.Key, len(e.sub.Prompts))})
+		e.keys = slices.Grow(e.keys, 1)[:at+1]
+		k := &e.keys[at]
+		k.blockTokens, k.byPrompt = blockTokens, slices.Grow(k.byPrompt[:0], len(e.sub.Prompts))[:len(e.sub.Prompts)]
 	}
 	keys := &e.keys[at].byPrompt[prompt]
 	if *keys == nil {

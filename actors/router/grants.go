@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"plimsoll/actors/replica"
-	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 )
 
@@ -23,11 +22,9 @@ func (g grants) heard(message any) {
 // told notes what an effect has passed on.
 func (g grants) told(e effect) {
 	switch e := e.(type) {
-	case tellCall:
-		if m, ok := e.message.(stream.Placed); ok {
-			for i := range m.Placements {
-				delete(g, m.Placements[i].Claim.Ticket)
-			}
+	case placed:
+		for i := range e.by.placed {
+			delete(g, e.by.placed[i].Claim.Ticket)
 		}
 	case giveBack:
 		delete(g, e.ticket)

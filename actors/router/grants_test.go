@@ -30,7 +30,7 @@ func TestGrantsOfARouterThatFails(t *testing.T) {
 		g.heard(granted(n))
 	}
 	g.heard(replica.Room{Replica: "a"})
-	g.told(tellCall{nil, stream.Placed{Placements: []stream.Placement{{Claim: ledger.Claim{Ticket: ticket(1)}}}}})
+	g.told(placed{&asking{placed: []stream.Placement{{Claim: ledger.Claim{Ticket: ticket(1)}}}}})
 	g.told(tellCall{nil, stream.Withdrawn{}})
 	g.told(giveBack{fleet[0], ticket(3)})
 	g.told(refused{fault.NoReplica, fault.Unserved})

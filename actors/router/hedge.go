@@ -24,4 +24,5 @@ func (m *machine) decline(e *entry) {
 	if m.trace != nil {
 		m.trace.Rejected(m.now, subjectOf(e, e.sub.Legs[0].Leg), e.tokens(), "declined")
 	}
+	m.spare.entries.give(e)
 }

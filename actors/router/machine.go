@@ -27,12 +27,9 @@ type (
 		message any
 	}
 	// reserve asks a replica's actor.
-	reserve struct {
-		ref         *replica.Ref
-		claim       ledger.Claim
-		incarnation uint64
-		prefill     *time.Duration // predicted; nil: too little was seen of the replica
-	}
+	reserve struct{ *asked }
+	// placed answers a submission whose every reservation was granted.
+	placed struct{ by *asking }
 	// giveBack ends a ticket that was granted and can't be used.
 	giveBack struct {
 		ref    *replica.Ref
@@ -51,12 +48,15 @@ type (
 		slowdown float64
 		until    time.Time
 	}
-	// dispatched reports that a submission was placed after waiting that long.
-	dispatched struct{ waited time.Duration }
+	// dispatched reports that a submission was placed after a wait.
+	dispatched struct{ by *asking }
+	// speculated counts a prompt as cached on a replica, on behalf of a reservation.
+	speculated struct{ *asked }
 )
 
 func (tellCall) isEffect()   {}
 func (reserve) isEffect()    {}
+func (placed) isEffect()     {}
 func (giveBack) isEffect()   {}
 func (refused) isEffect()    {}
 func (reranked) isEffect()   {}
@@ -69,14 +69,15 @@ type booking struct {
 	pending cost.Pending
 	blocks  scoring.Blocks
 	seats   int
-	asked   []*asked // in the order of their tickets; those not booked any more are dropped when they come first
+	asked   line // in the order of their tickets
 }
 
 // asking is a submission whose reservations are under way.
 type asking struct {
 	entry   *entry
-	open    int // answers still to come
-	placed  []stream.Placement
+	open    int                // answers still to come
+	placed  []stream.Placement // the call's, once it is told
+	waited  time.Duration      // until it was placed
 	refused bool
 	gone    bool // withdrawn meanwhile
 }
@@ -89,12 +90,19 @@ type asked struct {
 	prompt int // of the submission
 	need   scoring.Blocks
 	booked bool
-}
-
-// overdue is when a reservation counts as refused if it is not answered by then.
-type overdue struct {
-	ticket scoring.Ticket
-	at     time.Time
+	// overdue is when it counts as refused if it is not answered by then.
+	overdue time.Time
+	// prefill is how long its prompt is predicted to take its replica, and firstToken how long that takes behind all that waits
+	// there, where the replica has shown its own speed: predicted.
+	predicted           bool
+	prefill, firstToken time.Duration
+	// Its prompt counts as cached in this place, by these keys, until then.
+	cached struct {
+		in    *replica.Place
+		keys  []prefix.Key
+		until time.Time
+	}
+	links [numLines]links
 }
 
 // machine decides for one model. It is pure: time, tickets and what the replicas published are arguments.
@@ -113,7 +121,7 @@ type machine struct {
 	booked  map[scoring.ReplicaID]*booking
 	tickets map[scoring.Ticket]*asked
 	byCall  map[*stream.Call]*asking
-	overdue []overdue // for each reservation, in their order; answered ones are dropped when they come first
+	open    line // what is asked for and not answered, in that order
 
 	resumed resumed
 
@@ -125,8 +133,8 @@ type machine struct {
 	aims      aims
 	// fresh are the first blocks of prompts dispatched since the last pump: who shares one may need less room than it did.
 	fresh map[prefix.Key]struct{}
-	// unsaid is what this step has speculated and no index has been told.
-	unsaid []speculated
+	// unsaid is whose prompts this step has counted as cached and no index has been told.
+	unsaid []*asked
 	// bound is a time before which no waiting request has waited as long as it may for a better replica.
 	bound time.Time
 	// retryAt is when a held request wants to be decided again though nothing was heard; zero if none does.
@@ -136,6 +144,7 @@ type machine struct {
 	newTicket func() scoring.Ticket
 	out       []effect
 	scratch   scratch
+	spare     spare
 
 	// trace takes notes of what a step decides and hears; nil: nobody reads them.
 	trace *explain.Batch
@@ -151,7 +160,7 @@ func newMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*m
 		cfg: cfg, policy: p, rng: rng, learner: cost.NewLearner(cost.DefaultConfig()), first: map[scoring.ReplicaID]time.Time{},
 		waiting: queue.New[*entry](cfg.Queue), booked: map[scoring.ReplicaID]*booking{},
 		tickets: map[scoring.Ticket]*asked{}, byCall: map[*stream.Call]*asking{},
-		queuedAs: map[*stream.Call]*entry{}, newTicket: newTicket, deadlines: newDeadlines(),
+		queuedAs: map[*stream.Call]*entry{}, newTicket: newTicket, deadlines: newDeadlines(), open: line{which: unanswered}, spare: newSpare(),
 		resumed: newResumed(), aims: aims{expected: map[scoring.Ticket]expected{}},
 	}, nil
 }
@@ -161,9 +170,12 @@ func (m *machine) emit(e effect) { m.out = append(m.out, e) }
 // tick is a call of the machine's timer.
 type tick struct{}
 
-// step takes one message and returns what is to be done. vs is the fleet, ordered by ID; it is not kept.
+// step takes one message and returns what is to be done, which is good until the next step. vs is the fleet, ordered by ID; it is
+// not kept.
 func (m *machine) step(now time.Time, message any, vs []view) []effect {
-	m.out, m.pass.begun, m.now = nil, false, now
+	clear(m.out)
+	m.out, m.pass.begun, m.now = m.out[:0], false, now
+	m.spare.turn()
 	m.settle(vs)
 	switch e := message.(type) {
 	case *stream.Submit: // with prompts
@@ -212,7 +224,8 @@ func (m *machine) ended(now time.Time, id scoring.ReplicaID, t scoring.Ticket, v
 func (m *machine) admit(now time.Time, sub *stream.Submit, vs []view) {
 	m.supersede(sub.Call)
 	m.nextID++
-	e := newEntry(m.nextID, sub)
+	e := m.spare.entries.take()
+	e.begin(m.nextID, sub)
 	e.came = now
 	if sub.Hedge {
 		m.hedge(now, e, vs)
@@ -301,6 +314,7 @@ func (m *machine) outrun(now time.Time, e *entry, vs []view) bool {
 func (m *machine) supersede(call *stream.Call) {
 	if e := m.queuedAs[call]; e != nil {
 		m.leaveQueue(e)
+		m.spare.entries.give(e)
 	}
 	if by := m.byCall[call]; by != nil {
 		by.gone = true
@@ -308,28 +322,19 @@ func (m *machine) supersede(call *stream.Call) {
 	}
 }
 
-// prefill is how long a reservation's prompt will take its replica, as far as that has shown its own speed.
-func (m *machine) prefill(a *asked) *time.Duration {
-	c := &a.place.Claim
-	if a.by.entry.sub.Prompts[a.prompt].Raw || !m.learner.KnowsPrefill(a.place.Ref.ID, c.PrefillTokens, c.PromptTokens-c.PrefillTokens) {
-		return nil
+// predict says how long a reservation's prompt will take its replica, as far as that has shown its own speed.
+func (m *machine) predict(now time.Time, a *asked, vs []view) {
+	c, v := &a.place.Claim, &vs[a.at]
+	if a.by.entry.sub.Prompts[a.prompt].Raw || !m.learner.KnowsPrefill(v.ref.ID, c.PrefillTokens, c.PromptTokens-c.PrefillTokens) {
+		return
 	}
-	rates := m.learner.Rates(a.place.Ref.ID)
-	took := seconds(rates.PrefillSeconds(c.PrefillTokens, c.PromptTokens-c.PrefillTokens) + rates.StepSeconds)
-	return &took
-}
-
-// firstTokenIn is how long a reservation's first token is predicted to take, behind all that waits there; nil where prefill is.
-func (m *machine) firstTokenIn(now time.Time, a *asked, prefill *time.Duration, vs []view) *time.Duration {
-	v := find(vs, a.place.Ref.ID)
-	if prefill == nil || v == nil {
-		return nil
-	}
+	rates := m.learner.Rates(v.ref.ID)
 	others := m.pending(v.ref.ID).pending
-	others.Requests, others.PrefillTokens = others.Requests-1, others.PrefillTokens-a.place.Claim.PrefillTokens
-	at := cost.ReplicaAt(now, &v.snap.Load, others, m.learner.Rates(v.ref.ID))
-	took := *prefill + seconds(at.WaitSeconds)
-	return &took
+	others.Requests, others.PrefillTokens = others.Requests-1, others.PrefillTokens-c.PrefillTokens
+	at := cost.ReplicaAt(now, &v.snap.Load, others, rates)
+	a.predicted = true
+	a.prefill = seconds(rates.PrefillSeconds(c.PrefillTokens, c.PromptTokens-c.PrefillTokens) + rates.StepSeconds)
+	a.firstToken = a.prefill + seconds(at.WaitSeconds)
 }
 
 func (m *machine) granted(now time.Time, g *replica.Granted, vs []view) {
@@ -350,11 +355,22 @@ func (m *machine) granted(now time.Time, g *replica.Granted, vs []view) {
 		m.denied(now, &replica.Refused{Ticket: g.Ticket, Replica: g.Replica, Reason: ledger.Closed, Snapshot: v.snap}, vs)
 		return
 	}
-	delete(m.tickets, g.Ticket)
-	m.unbook(a)
-	a.place.Epoch = g.Snapshot.Epoch
-	a.by.placed = append(a.by.placed, a.place)
+	m.answer(a)
+	p := a.place
+	p.Epoch = g.Snapshot.Epoch
+	if a.predicted {
+		p.FirstToken = new(a.firstToken)
+	}
+	a.by.placed = append(a.by.placed, p)
 	m.answered(now, a.by, vs)
+}
+
+// answer takes a reservation off that is answered.
+func (m *machine) answer(a *asked) {
+	delete(m.tickets, a.place.Claim.Ticket)
+	m.open.remove(a)
+	m.unbook(a)
+	m.spare.asked.give(a)
 }
 
 func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
@@ -363,8 +379,7 @@ func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
 		withdrawSpeculation(vs, r.Replica, r.Ticket) // of a router before this one
 		return
 	}
-	delete(m.tickets, r.Ticket)
-	m.unbook(a)
+	m.answer(a)
 	m.resumed.end(r.Ticket)
 	withdrawSpeculation(vs, r.Replica, r.Ticket)
 	a.by.refused = true
@@ -380,27 +395,14 @@ func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
 
 // unanswered counts reservations as refused whose time is up. A grant that comes later is given back.
 func (m *machine) unanswered(now time.Time, vs []view) {
-	for at, ok := m.nextOverdue(); ok && !now.Before(at); at, ok = m.nextOverdue() {
-		ticket := m.overdue[0].ticket
-		id := m.tickets[ticket].place.Ref.ID
+	for a := m.open.first; a != nil && !now.Before(a.overdue); a = m.open.first {
+		id := a.place.Ref.ID
 		snap := &replica.Snapshot{ID: id}
 		if v := find(vs, id); v != nil {
 			snap = v.snap
 		}
-		m.denied(now, &replica.Refused{Ticket: ticket, Replica: id, Reason: ledger.Closed, Snapshot: snap}, vs)
+		m.denied(now, &replica.Refused{Ticket: a.place.Claim.Ticket, Replica: id, Reason: ledger.Closed, Snapshot: snap}, vs)
 	}
-}
-
-// nextOverdue is when the oldest reservation that is not answered counts as refused.
-func (m *machine) nextOverdue() (time.Time, bool) {
-	for len(m.overdue) > 0 {
-		if m.tickets[m.overdue[0].ticket] != nil {
-			return m.overdue[0].at, true
-		}
-		m.overdue = m.overdue[1:]
-	}
-	m.overdue = nil
-	return time.Time{}, false
 }
 
 // answered goes on once every leg's reservation has been answered.
@@ -421,9 +423,11 @@ func (m *machine) answered(now time.Time, by *asking, vs []view) {
 		}
 		m.expect(by.entry, by.placed[0].Claim.Ticket, now)
 		if !by.entry.sub.Hedge { // it is no second request
-			m.emit(dispatched{now.Sub(by.entry.began())})
+			by.waited = now.Sub(by.entry.began())
+			m.emit(dispatched{by})
 		}
-		m.emit(tellCall{call, stream.Placed{Number: by.entry.sub.Number, Placements: by.placed}})
+		m.emit(placed{by})
+		m.spare.entries.give(by.entry)
 	} else {
 		for _, p := range by.placed {
 			m.resumed.end(p.Claim.Ticket)
@@ -433,10 +437,13 @@ func (m *machine) answered(now time.Time, by *asking, vs []view) {
 				m.trace.Denied(now, p.Claim.Ticket, p.Ref.ID, "given back")
 			}
 		}
-		if !by.gone {
+		if by.gone {
+			m.spare.entries.give(by.entry)
+		} else {
 			m.again(now, by.entry, vs)
 		}
 	}
+	m.spare.asking.give(by)
 	m.pump(now, vs) // what it was booked for and did not get, or needs less of than was booked, others may take
 }
 

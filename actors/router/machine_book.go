@@ -14,18 +14,19 @@ func (m *machine) book(now time.Time, by *asking, ask stream.Ask, plan *ledger.P
 	e, v, fit := by.entry, &vs[i], &m.scratch.fits[i]
 	claim := m.claim(e, ask, *plan, fit, v)
 	claim.Ticket = m.newTicket()
-	a := &asked{by: by, at: i, prompt: ask.Prompt, need: fit.NeedBlocks, place: stream.Placement{
+	a := m.spare.asked.take()
+	a.by, a.at, a.prompt, a.need, a.booked = by, i, ask.Prompt, fit.NeedBlocks, true
+	a.place = stream.Placement{
 		Leg: ask.Leg, Claim: claim, Ref: v.ref, Incarnation: v.snap.Incarnation, EngineModel: v.snap.EngineModel,
 		BlockTokens: v.snap.Load.Limits.BlockTokens, MaxTokens: int(claim.SequenceTokens - claim.PromptTokens),
 		OverlapTokens: m.hit(e, ask, i, vs, chosen), Step: v.snap.StepP99,
-	}}
+	}
 	b := m.booked[v.ref.ID]
 	if b == nil {
-		b = &booking{}
+		b = m.spare.bookings.take()
 		m.booked[v.ref.ID] = b
 	}
-	a.booked = true
-	b.asked = append(b.asked, a)
+	b.asked.add(a)
 	b.add(a, 1)
 	if ask.Produced > 0 {
 		m.resumed.begin(now, &a.place)
@@ -57,9 +58,11 @@ func (m *machine) unbook(a *asked) {
 	a.booked = false
 	id := a.place.Ref.ID
 	b := m.booked[id]
+	b.asked.remove(a)
 	b.add(a, -1)
 	if b.pending.Requests == 0 {
 		delete(m.booked, id)
+		m.spare.bookings.give(b)
 	}
 }
 
@@ -71,12 +74,7 @@ func (m *machine) settle(vs []view) {
 		if v == nil {
 			continue
 		}
-		for len(b.asked) > 0 {
-			a := b.asked[0]
-			if a.booked && !shown(a.place.Claim.Ticket, v.snap.Answered) {
-				break
-			}
-			b.asked = b.asked[1:]
+		for a := b.asked.first; a != nil && shown(a.place.Claim.Ticket, v.snap.Answered); a = b.asked.first {
 			m.unbook(a)
 		}
 	}

@@ -8,6 +8,7 @@ func (m *machine) withdraw(w stream.Withdraw) {
 		m.leaveQueue(e)
 		m.emit(tellCall{w.Call, stream.Withdrawn{Number: w.Number}})
 		m.traceWithdrawn(e)
+		m.spare.entries.give(e)
 		return
 	}
 	if by := m.byCall[w.Call]; by != nil && names(w, by.entry.sub.Number) {

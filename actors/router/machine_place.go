@@ -69,7 +69,8 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 		}
 		if dec.Verdict == policy.Dispatch {
 			if by == nil {
-				by = &asking{entry: e}
+				by = m.spare.asking.take()
+				by.entry = e
 			}
 			chosen = append(chosen, m.book(now, by, ask, &plan, d, dec.Index, vs, chosen))
 			continue
@@ -100,12 +101,12 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 	by.open = len(chosen)
 	m.byCall[e.sub.Call] = by
 	for _, a := range chosen {
-		prefill := m.prefill(a)
-		a.place.FirstToken = m.firstTokenIn(now, a, prefill, vs)
+		m.predict(now, a, vs)
 		m.tickets[a.place.Claim.Ticket] = a
 		m.speculate(now, a, vs)
-		m.overdue = append(m.overdue, overdue{a.place.Claim.Ticket, now.Add(m.cfg.ReserveWait)})
-		m.emit(reserve{a.place.Ref, a.place.Claim, a.place.Incarnation, prefill})
+		a.overdue = now.Add(m.cfg.ReserveWait)
+		m.open.add(a)
+		m.emit(reserve{a})
 		if m.trace != nil {
 			m.trace.Reserving(now, subjectOf(e, a.place.Leg), a.place.Claim.Ticket, a.place.Ref.ID, a.place.Claim.PromptTokens)
 		}
@@ -115,10 +116,14 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 
 // drop gives up reservations that were not asked for yet.
 func (m *machine) drop(now time.Time, chosen []*asked, vs []view) {
-	for _, a := range chosen {
+	for i, a := range chosen {
 		m.unbook(a)
 		m.rebooked(now, a.at, vs)
 		m.resumed.end(a.place.Claim.Ticket)
+		if i == 0 {
+			m.spare.asking.give(a.by)
+		}
+		m.spare.asked.give(a)
 	}
 	m.scratch.chosen = chosen
 }

@@ -210,7 +210,7 @@ func (m *market) deliverAny(t *rapid.T) {
 	if m.site(to.ID).hangs {
 		t.Skip("it hangs")
 	}
-	m.deliverOne(slices.IndexFunc(m.sent, func(e reserve) bool { return e.ref == to }))
+	m.deliverOne(slices.IndexFunc(m.sent, func(e letter) bool { return e.ref == to }))
 }
 
 func (m *market) pickPlaced(t *rapid.T) stream.Placement {
@@ -322,10 +322,16 @@ func (m *market) check(t *rapid.T) {
 	require.Len(t, m.m.booked, len(booked))
 	for id, b := range m.m.booked {
 		own := *b
-		own.asked = nil
+		own.asked = line{}
 		require.Equal(t, booked[id], own)
+		require.Len(t, b.asked.members(t), own.pending.Requests)
 	}
 	require.Len(t, m.m.tickets, asked)
+	for _, a := range m.m.open.members(t) {
+		require.Same(t, a, m.m.tickets[a.place.Claim.Ticket])
+		asked--
+	}
+	require.Zero(t, asked, "reservations in line")
 	require.Len(t, m.m.queuedAs, m.m.waiting.Len())
 	require.Len(t, m.m.deadlines.items, m.m.waiting.Len())
 	for call, e := range m.m.queuedAs {

@@ -50,6 +50,7 @@ func (m *machine) pump(now time.Time, vs []view) {
 
 // scan goes through the queue once and reports whether somebody was placed.
 func (m *machine) scan(now time.Time, vs []view) (placed bool) {
+	waiting := m.waiting.Len()
 	m.bound = now.Add(recheck)
 	m.waiting.Scan(now, m.cfg.ScanMax, func(q queue.Entry[*entry]) queue.Visit {
 		e := q.Item
@@ -58,14 +59,13 @@ func (m *machine) scan(now time.Time, vs []view) (placed bool) {
 			return queue.Keep
 		}
 		if m.place(now, e, vs) {
-			placed = true
 			m.dequeued(e)
 			return queue.Take
 		}
 		m.patient(now, e)
 		return queue.Keep
 	})
-	return placed
+	return m.waiting.Len() < waiting
 }
 
 // patient notes until when a waiting request may be held for a better replica.
@@ -165,11 +165,15 @@ func (m *machine) dequeued(e *entry) {
 // nextTick is when the machine wants a tick: the first reservation overdue, the time to decide anew, or the first deadline
 // in the queue.
 func (m *machine) nextTick() (time.Time, bool) {
-	at, ok := m.nextOverdue()
+	var at time.Time
+	ok := false
 	sooner := func(t time.Time) {
 		if !ok || t.Before(at) {
 			at, ok = t, true
 		}
+	}
+	if first := m.open.first; first != nil {
+		sooner(first.overdue)
 	}
 	if m.waiting.Len() > 0 {
 		sooner(m.deadlines.items[0].deadline)

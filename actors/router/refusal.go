@@ -26,6 +26,7 @@ func (m *machine) reject(e *entry, t *turned) {
 	if m.trace != nil {
 		m.trace.Rejected(m.now, subjectOf(e, e.sub.Legs[0].Leg), e.tokens(), t.fault.Message)
 	}
+	m.spare.entries.give(e)
 }
 
 // late turns a request away whose time in the queue is up.

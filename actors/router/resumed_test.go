@@ -184,7 +184,7 @@ func TestWhatIsCappedIsForgotten(t *testing.T) {
 	}
 	for _, e := range r.m.step(r.now, r.broken(2, 100, 10), vs) {
 		if e, ok := e.(reserve); ok {
-			r.sent = append(r.sent, e)
+			r.sent = append(r.sent, letterOf(e))
 		}
 	}
 	require.Len(t, r.m.resumed.tickets, 1)

@@ -42,7 +42,7 @@ func (s *site) view() view {
 }
 
 // answer does what the replica actor does with a Reserve.
-func (s *site) answer(now time.Time, r reserve) any {
+func (s *site) answer(now time.Time, r letter) any {
 	s.snap.Answered = r.claim.Ticket
 	reason := ledger.Closed
 	if s.snap.State.Routable() && !s.snap.Recovering && r.incarnation == s.snap.Incarnation {
@@ -55,6 +55,15 @@ func (s *site) answer(now time.Time, r reserve) any {
 	return &replica.Refused{Ticket: r.claim.Ticket, Replica: s.ref.ID, Reason: reason, Snapshot: snap}
 }
 
+// letter is a reservation on its way: the machine may use its own memory again.
+type letter struct {
+	ref         *replica.Ref
+	claim       ledger.Claim
+	incarnation uint64
+}
+
+func letterOf(r reserve) letter { return letter{r.place.Ref, r.place.Claim, r.place.Incarnation} }
+
 // rig is a router's machine among sites; the test is the post between them.
 type rig struct {
 	t     require.TestingT
@@ -63,7 +72,7 @@ type rig struct {
 	sites []*site
 	index *prefix.Index
 
-	sent   []reserve // not delivered yet
+	sent   []letter // not delivered yet
 	told   map[*stream.Call][]any
 	kinds  []fault.Kind // of refusals
 	causes []fault.Cause
@@ -147,11 +156,11 @@ func (r *rig) step(message any) {
 		switch e := e.(type) {
 		case tellCall:
 			r.told[e.call] = append(r.told[e.call], e.message)
-			if p, ok := e.message.(stream.Placed); ok {
-				r.placed = append(r.placed, p.Placements...)
-			}
+		case placed:
+			r.told[e.by.call()] = append(r.told[e.by.call()], e.message())
+			r.placed = append(r.placed, e.message().Placements...)
 		case reserve:
-			r.sent = append(r.sent, e)
+			r.sent = append(r.sent, letterOf(e))
 		case giveBack:
 			r.back++
 			r.site(e.ref.ID).ledger.End(e.ticket, ledger.Refused)
@@ -160,7 +169,7 @@ func (r *rig) step(message any) {
 		case reranked:
 			r.ranks++
 		case speculated:
-			e.tell()
+			e.tellIndex()
 		case dispatched:
 		}
 	}

@@ -3,22 +3,15 @@ package router
 import (
 	"time"
 
-	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 	"plimsoll/scoring"
-	"plimsoll/scoring/prefix"
 )
 
-// speculated is a prompt that counts as cached on a replica, on behalf of a ticket.
-type speculated struct {
-	place  *replica.Place
-	ticket scoring.Ticket
-	keys   []prefix.Key
-	until  time.Time
+// tellIndex counts a reservation's prompt as cached.
+func (a *asked) tellIndex() {
+	a.cached.in.Index.Speculate(a.cached.in.Slot, a.place.Claim.Ticket, a.cached.keys, a.cached.until)
 }
-
-func (s speculated) tell() { s.place.Index.Speculate(s.place.Slot, s.ticket, s.keys, s.until) }
 
 // speculate counts a prompt as cached where it is to go, until the engine says so itself: the next look-up sees it, but the
 // reservation is on its way before the index is written, which takes a while for a long prompt. It is withdrawn if the place is
@@ -30,19 +23,20 @@ func (m *machine) speculate(now time.Time, a *asked, vs []view) {
 		return
 	}
 	keys := a.by.entry.keysFor(m.cfg.Model, a.prompt, v.place.BlockTokens)
-	m.unsaid = append(m.unsaid, speculated{v.place, a.place.Claim.Ticket, keys, now.Add(m.cfg.SpeculationTTL)})
+	a.cached.in, a.cached.keys, a.cached.until = v.place, keys, now.Add(m.cfg.SpeculationTTL)
+	m.unsaid = append(m.unsaid, a)
 	m.note(keys)
 }
 
 // writeSpeculated writes into the indexes what this step has speculated so far.
-func (m *machine) writeSpeculated() { m.passOn(speculated.tell) }
+func (m *machine) writeSpeculated() { m.passOn((*asked).tellIndex) }
 
 // emitSpeculated hands on what is not written yet, to be written after all else is done.
-func (m *machine) emitSpeculated() { m.passOn(func(s speculated) { m.emit(s) }) }
+func (m *machine) emitSpeculated() { m.passOn(func(a *asked) { m.emit(speculated{a}) }) }
 
-func (m *machine) passOn(to func(speculated)) {
-	for _, s := range m.unsaid {
-		to(s)
+func (m *machine) passOn(to func(*asked)) {
+	for _, a := range m.unsaid {
+		to(a)
 	}
 	clear(m.unsaid)
 	m.unsaid = m.unsaid[:0]

@@ -335,7 +335,7 @@ func BenchmarkWatched(b *testing.B) {
 					if !ok {
 						b.Fatal("not placed")
 					}
-					ticket, id := asked.claim.Ticket, asked.ref.ID
+					ticket, id := asked.place.Claim.Ticket, asked.place.Ref.ID
 					step(&replica.Granted{Ticket: ticket, Replica: id, Snapshot: snapOf(vs, id)}, vs)
 					step(stream.Failed{Replica: id, Ticket: ticket}, vs)
 				}
