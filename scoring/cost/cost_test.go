@@ -205,8 +205,8 @@ func TestCostIsSane(t *testing.T) {
 		}
 		got.MemorySeconds = 0
 		r := cost.ReplicaAt(start, &ld, p, cost.DefaultRates())
-		quote := cost.NewQuote(&d, &prices, &weights)
-		require.InDelta(t, got.TotalSeconds(), quote.TotalSeconds(&r, hit, &held), 1e-9*(1+got.TotalSeconds()), "the fast sum is the sum")
+		quote, offer := cost.NewQuote(&d, &prices, &weights), r.Offer(&held, &weights)
+		require.InDelta(t, got.TotalSeconds(), quote.TotalSeconds(&offer, quote.Part(hit)), 1e-9*(1+got.TotalSeconds()), "the fast sum is the sum")
 		none := of(ld, 0)
 		none.MemorySeconds = 0
 		require.LessOrEqual(t, got.TotalSeconds(), none.TotalSeconds()+1e-9)
@@ -297,6 +297,9 @@ func TestLearnerSurvivesNonsense(t *testing.T) {
 				require.True(t, f.Variance >= 0 && f.Variance <= 2500, "%+v", f)
 				busy := l.Busy(start, "a")
 				require.True(t, busy >= 0 && busy < 1)
+				rates, share := l.At(start, "a")
+				require.Equal(t, r, rates)
+				require.Equal(t, busy, share)
 			},
 		})
 	})

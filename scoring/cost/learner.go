@@ -38,6 +38,15 @@ type Learner struct {
 	longest  float64 // predicted seconds of the longest prefill seen, slowly forgotten
 	replicas map[scoring.ReplicaID]*observed
 	outputs  lengths
+	usual    usual
+}
+
+// usual is what the fleet's replicas are taken to be like.
+type usual struct {
+	known  bool    // nothing was observed since it was worked out
+	rates  Rates   // their prefill as configured
+	factor float64 // how many times as long as that their prefill takes
+	weight float64 // what that weighs beside a replica's own
 }
 
 // observed is what one replica's streams showed.
@@ -93,6 +102,7 @@ func (l *Learner) FirstToken(now time.Time, id scoring.ReplicaID, prefill, hit s
 	}
 	// A first token takes a pass of its own, however short the prompt: that is no prefill.
 	measured := max(0, took.Seconds()-l.Rates(id).StepSeconds)
+	l.usual.known = false
 	l.longest = max(predicted, l.longest*longestKeep)
 	l.fleet.speed.observe(measured, predicted)
 	o := l.replica(id)
@@ -114,7 +124,8 @@ func (l *Learner) Step(id scoring.ReplicaID, kvTokens scoring.Tokens, gap time.D
 	seconds := gap.Seconds()
 	counts := o.usual(seconds, l.Rates(id).StepSecondsAt(kvTokens))
 	if o.past.n >= trendAfter {
-		step, perKV := o.past.fit(l.Rates(id), stepPull)
+		rates := l.rates(o)
+		step, perKV := o.past.fit(&rates, stepPull)
 		if predicted := step + perKV*float64(kvTokens); predicted > 0 {
 			o.pace.observe(seconds / predicted)
 			seconds = min(seconds, pastMost*predicted)
@@ -122,6 +133,7 @@ func (l *Learner) Step(id scoring.ReplicaID, kvTokens scoring.Tokens, gap time.D
 	}
 	o.past.observe(float64(kvTokens), seconds, pastKeep)
 	if counts {
+		l.usual.known = false
 		l.fleet.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
 		o.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
 	}
@@ -155,10 +167,14 @@ func (l *Learner) Output(prompt, produced, limit scoring.Tokens) {
 
 // Busy is the share of its time that a replica has spent on prefill in the last half minute or so, below 1.
 func (l *Learner) Busy(now time.Time, id scoring.ReplicaID) float64 {
-	if o := l.replicas[id]; o != nil {
-		return o.busy.share(now)
+	return l.replicas[id].share(now)
+}
+
+func (o *observed) share(now time.Time) float64 {
+	if o == nil {
+		return 0
 	}
-	return 0
+	return o.busy.share(now)
 }
 
 // Forget drops what is known of a replica: it left, or came back as another machine.
@@ -168,16 +184,32 @@ func (l *Learner) Forget(id scoring.ReplicaID) { delete(l.replicas, id) }
 // replica not seen yet counts as one of its fellows, not as the device that the configuration had in mind. The pull from
 // above must be weak: what it adds or takes would stand between a replica that was seen and those that were not, and draw
 // conversations away from their cache.
-func (l *Learner) Rates(id scoring.ReplicaID) Rates {
-	weight := l.cfg.PriorShare * l.longest
-	factor := l.fleet.speed.factor(1, weight*fleetPull)
-	r := l.cfg.Prior
-	r.StepSeconds, r.StepSecondsPerKVToken = l.fleet.steps.fit(r, stepPull*fleetPull)
-	if o := l.replicas[id]; o != nil {
-		factor = o.speed.factor(factor, weight)
-		r.StepSeconds, r.StepSecondsPerKVToken = o.steps.fit(r, stepPull)
+func (l *Learner) Rates(id scoring.ReplicaID) Rates { return l.rates(l.replicas[id]) }
+
+// At is Rates and Busy.
+func (l *Learner) At(now time.Time, id scoring.ReplicaID) (Rates, float64) {
+	o := l.replicas[id]
+	return l.rates(o), o.share(now)
+}
+
+func (l *Learner) rates(o *observed) Rates {
+	if !l.usual.known {
+		l.work()
+	}
+	u := &l.usual
+	r, factor := u.rates, u.factor
+	if o != nil {
+		factor = o.speed.factor(factor, u.weight)
+		r.StepSeconds, r.StepSecondsPerKVToken = o.steps.fit(&r, stepPull)
 	}
 	return r.scaled(factor)
+}
+
+// work works out what is usual.
+func (l *Learner) work() {
+	r, weight := l.cfg.Prior, l.cfg.PriorShare*l.longest
+	r.StepSeconds, r.StepSecondsPerKVToken = l.fleet.steps.fit(&r, stepPull*fleetPull)
+	l.usual = usual{known: true, rates: r, factor: l.fleet.speed.factor(1, weight*fleetPull), weight: weight}
 }
 
 const (
@@ -211,7 +243,7 @@ func (f *line) observe(x, y, keep float64) {
 
 // fit returns intercept and slope in seconds, never negative. The prior stays in the fit, so that observations at one
 // single load leave the slope defined; weight is how many observations each of its two points counts as.
-func (f *line) fit(prior Rates, weight float64) (step, perKV float64) {
+func (f *line) fit(prior *Rates, weight float64) (step, perKV float64) {
 	if f.n == 0 {
 		return prior.StepSeconds, prior.StepSecondsPerKVToken
 	}

@@ -36,20 +36,25 @@ const elapsedShareMax = 0.9
 
 // ReplicaAt is a replica as it stands at a moment.
 func ReplicaAt(now time.Time, ld *ledger.Load, p Pending, rates Rates) Replica {
-	r := Replica{
-		Rates:       rates,
-		WaitSeconds: waitSeconds(now, ld, p, &rates),
-		Residents:   float64(ld.Reserved + ld.Running + p.Requests),
-		StepSeconds: rates.StepSecondsAt(ld.DecodeKVTokens + ld.ReservedPromptTokens + p.PromptTokens),
-	}
-	if r.Residents > 0 {
-		r.RemainingEach = float64(ld.RemainingOutputTokens+p.OutputTokens) / r.Residents
-	}
+	var r Replica
+	r.Stand(now, ld, &p, &rates)
 	return r
 }
 
+// Stand makes r a replica as it stands at a moment.
+func (r *Replica) Stand(now time.Time, ld *ledger.Load, p *Pending, rates *Rates) {
+	r.Rates = *rates
+	r.WaitSeconds = waitSeconds(now, ld, p, rates)
+	r.Residents = float64(ld.Reserved + ld.Running + p.Requests)
+	r.StepSeconds = rates.StepSecondsAt(ld.DecodeKVTokens + ld.ReservedPromptTokens + p.PromptTokens)
+	r.RemainingEach = 0
+	if r.Residents > 0 {
+		r.RemainingEach = float64(ld.RemainingOutputTokens+p.OutputTokens) / r.Residents
+	}
+}
+
 // waitSeconds is the prefill work ahead, less what is done of the oldest.
-func waitSeconds(now time.Time, ld *ledger.Load, p Pending, rates *Rates) float64 {
+func waitSeconds(now time.Time, ld *ledger.Load, p *Pending, rates *Rates) float64 {
 	queued := rates.PrefillSecondsPerToken*float64(ld.QueuedPrefillTokens) +
 		rates.PrefillSecondsPerToken2*ld.QueuedPrefillTokens2
 	if ld.OldestPrefill != nil {
@@ -157,6 +162,24 @@ type Quote struct {
 	queue, queue2 float64
 }
 
+// Offer is what of a replica's cost is the same for every request.
+type Offer struct {
+	rates     Rates // StepSeconds over what is there
+	waiting   float64
+	residents float64 // those that wait for it included
+	remaining float64
+}
+
+// Offer is what a replica offers to whoever comes behind those that wait for it.
+func (r *Replica) Offer(held *Held, w *Weights) Offer {
+	o := Offer{
+		rates: r.Rates, waiting: w.TTFT * (r.WaitSeconds + held.PrefillSeconds), residents: r.Residents + held.Requests,
+		remaining: r.RemainingEach,
+	}
+	o.rates.StepSeconds = r.StepSeconds
+	return o
+}
+
 // NewQuote prices a demand.
 func NewQuote(d *Demand, p *Prices, w *Weights) Quote {
 	return Quote{
@@ -167,16 +190,27 @@ func NewQuote(d *Demand, p *Prices, w *Weights) Quote {
 	}
 }
 
-// TotalSeconds is the sum of [Replica.Cost], the wait for memory left out.
-func (q *Quote) TotalSeconds(r *Replica, hit scoring.Tokens, held *Held) float64 {
+// Part is the part of a prompt that is to be computed.
+type Part struct {
+	tokens  float64
+	context float64 // tokens before one of them, on average
+	queued  float64 // what it costs those that wait in the router
+}
+
+// Part is what is left of the prompt where its first hit tokens are cached.
+func (q *Quote) Part(hit scoring.Tokens) Part {
 	cached := float64(max(0, min(hit, q.promptTokens-1)))
 	fresh := q.prompt - cached
-	prefill := fresh * (r.Rates.PrefillSecondsPerToken + r.Rates.PrefillSecondsPerToken2*(cached+fresh/2))
-	residents := r.Residents + held.Requests
-	perPrompt := r.Rates.StepSecondsPerKVToken * q.prompt
-	steps := q.output*(r.StepSeconds+perPrompt) + residents*perPrompt*min(q.output, r.RemainingEach)
-	queue := fresh * (q.queue + q.queue2*(cached+fresh/2))
-	return queue + q.ttft*(r.WaitSeconds+held.PrefillSeconds) + prefill*(q.ttft+q.others*residents+q.fresh) + q.decode*steps
+	context := cached + fresh/2
+	return Part{fresh, context, fresh * (q.queue + q.queue2*context)}
+}
+
+// TotalSeconds is the sum of [Replica.Cost], the wait for memory left out.
+func (q *Quote) TotalSeconds(o *Offer, p Part) float64 {
+	prefill := p.tokens * (o.rates.PrefillSecondsPerToken + o.rates.PrefillSecondsPerToken2*p.context)
+	perPrompt := o.rates.StepSecondsPerKVToken * q.prompt
+	steps := q.output*(o.rates.StepSeconds+perPrompt) + o.residents*perPrompt*min(q.output, o.remaining)
+	return p.queued + o.waiting + prefill*(q.ttft+q.others*o.residents+q.fresh) + q.decode*steps
 }
 
 // MemorySeconds is about how long those there need until they have given back missing tokens of the kvTokens that they hold.

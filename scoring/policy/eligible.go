@@ -60,32 +60,34 @@ func (r Reason) Passes() bool {
 // Eligible says whether a replica can take a request now, or the first reason why not. What can never change by waiting
 // comes first, so that the reasons of a whole fleet tell a request that is too large from a fleet that is down.
 func Eligible(now time.Time, d *Demand, c *Candidate, f *Fit) Reason {
-	s := standing(now, c)
+	var s stand
+	s.look(now, c)
 	return s.eligible(d, c, f)
 }
 
 // stand is how a candidate stands at a moment, whatever the request.
 type stand struct {
 	longest  scoring.Tokens // the longest sequence it could hold when empty; noLimit if that is not known
-	seats    int            // likewise
-	lasting  Reason         // why it takes nobody, and waiting is no use
-	passing  Reason         // why it takes nobody for a while
-	warmSeat int            // seats that its warming quota leaves; noLimit: it has none
-	full     bool           // it is overdrawn
-	freeSeat int
 	free     scoring.Blocks
+	single   Reason // whyNot
+	lasting  Reason // why it takes nobody, and waiting is no use
+	passing  Reason // why it takes nobody for a while
+	full     bool   // it is overdrawn
+	seats    int    // it has, when empty; noLimit if that is not known
+	freeSeat int
+	warmSeat int // seats that its warming quota leaves; noLimit: it has none
 }
 
 // noLimit stands for a bound that is not there.
 const noLimit = 1 << 62
 
-func standing(now time.Time, c *Candidate) stand {
+// look makes s how a candidate stands at a moment.
+func (s *stand) look(now time.Time, c *Candidate) {
 	limits, booked := &c.Load.Limits, c.Load.SeatsBooked+c.PendingSeats
-	s := stand{
-		longest: min(limits.SequenceTokens, scoring.Tokens(limits.KVBlocks)*max(1, limits.BlockTokens)), seats: limits.Seats,
-		lasting: stateReason(c.State), warmSeat: noLimit, full: c.Load.Overdrawn(),
-		freeSeat: c.Load.UsableSeats() - booked, free: c.Load.UsableBlocks() - c.Load.BookedBlocks - c.PendingBlocks,
-	}
+	usable := c.Load.UsableBlocks()
+	s.longest, s.seats = min(limits.SequenceTokens, scoring.Tokens(limits.KVBlocks)*max(1, limits.BlockTokens)), limits.Seats
+	s.lasting, s.passing, s.warmSeat, s.full = stateReason(c.State), OK, noLimit, c.Load.Overdrawn()
+	s.freeSeat, s.free = c.Load.UsableSeats()-booked, usable-c.Load.BookedBlocks-c.PendingBlocks
 	if c.LimitsUnknown {
 		s.longest, s.seats = noLimit, noLimit
 	}
@@ -102,7 +104,39 @@ func standing(now time.Time, c *Candidate) stand {
 	case c.CoolingUntil != nil && now.Before(*c.CoolingUntil):
 		s.passing = Cooling
 	}
-	return s
+	s.single = s.whyNot()
+}
+
+// whyNot is the first reason why it takes no request of one seat, whatever its size.
+func (s *stand) whyNot() Reason {
+	switch {
+	case s.seats < 1:
+		return TooSmall
+	case s.lasting != OK:
+		return s.lasting
+	case s.passing != OK:
+		return s.passing
+	case s.warmSeat < 1:
+		return WarmingQuota
+	case s.full:
+		return Overdrawn
+	case s.freeSeat < 1:
+		return NoSeats
+	}
+	return OK
+}
+
+// takes is eligible, of a request of one seat that lacks nothing there and is excluded nowhere.
+func (s *stand) takes(sequence scoring.Tokens, f *Fit) Reason {
+	switch {
+	case sequence > s.longest:
+		return TooSmall
+	case s.single != OK:
+		return s.single
+	case f.NeedBlocks > s.free || f.Barred:
+		return NoBlocks
+	}
+	return OK
 }
 
 func (s *stand) eligible(d *Demand, c *Candidate, f *Fit) Reason {

@@ -46,7 +46,7 @@ func (p *Pass) Begin(now time.Time, fleet []Candidate, q Queue) {
 }
 
 // Booked says that the bookings of a candidate have changed.
-func (p *Pass) Booked(i int) { p.stands[i] = standing(p.Now, &p.Fleet[i]) }
+func (p *Pass) Booked(i int) { p.stands[i].look(p.Now, &p.Fleet[i]) }
 
 // Eligible says whether a candidate can take a request now; see [Eligible].
 func (p *Pass) Eligible(d *Demand, fits []Fit, i int) Reason {
@@ -65,9 +65,12 @@ func (p *Pass) eligible(d *Demand, fits []Fit) ([]Reason, bool) {
 
 // AnyRoom says whether any candidate could take the smallest request.
 func (p *Pass) AnyRoom() bool {
-	return slices.ContainsFunc(p.stands, func(s stand) bool {
-		return s.lasting == OK && s.passing == OK && s.warmSeat > 0 && !s.full && s.freeSeat > 0 && s.free > 0
-	})
+	for i := range p.stands {
+		if s := &p.stands[i]; s.lasting == OK && s.passing == OK && s.warmSeat > 0 && !s.full && s.freeSeat > 0 && s.free > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // BusyShare is the mean share of their time that those that serve spend on prefill.

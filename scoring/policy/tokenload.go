@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -62,19 +61,23 @@ type tokenLoad struct {
 	prices   cost.Prices
 	replicas []target
 	totals   []float64
-	tied     []int     // scratch: the best so far
-	wakeAt   time.Time // when the first gate may open; zero: it is not worked out yet
+	// Scratch: those that cost nearly the least, and the best of them so far.
+	close, tied []int
+
+	wakeAt time.Time // when the first gate may open; zero: it is not worked out yet
 }
 
 // target is a candidate in a pass.
 type target struct {
-	cost.Replica
-
-	open bool
-	held cost.Held // for it, in this pass
-	free float64   // blocks
+	// What every decision reads stands together.
+	offer cost.Offer // behind those that are held
+	free  float64    // blocks
 	// How long a request waits there for each block that is missing, and at least, because seats are or its overdraft is not covered.
 	blockSeconds, leastSeconds float64
+	open                       bool
+
+	held cost.Held // for it, in this pass
+	cost.Replica
 }
 
 func newTokenLoad(cfg TokenLoadConfig, w cost.Weights, rng *rand.Rand) *tokenLoad {
@@ -97,6 +100,7 @@ func (p *tokenLoad) Begin(pass *Pass) {
 	}
 	p.replicas = slices.Grow(p.replicas[:0], len(pass.Fleet))[:len(pass.Fleet)]
 	p.totals = slices.Grow(p.totals[:0], len(pass.Fleet))[:len(pass.Fleet)]
+	p.close = slices.Grow(p.close[:0], len(pass.Fleet))
 	for i := range pass.Fleet {
 		p.replicas[i].held = cost.Held{}
 		p.look(i)
@@ -106,7 +110,8 @@ func (p *tokenLoad) Begin(pass *Pass) {
 // look works out what a candidate is to whatever request.
 func (p *tokenLoad) look(i int) {
 	c, t, stand := &p.pass.Fleet[i], &p.replicas[i], &p.pass.stands[i]
-	t.Replica = cost.ReplicaAt(p.pass.Now, &c.Load, c.Pending, c.Rates)
+	t.Stand(p.pass.Now, &c.Load, &c.Pending, &c.Rates)
+	t.offer = t.Offer(&t.held, &p.weights)
 	t.open = t.WaitSeconds < p.cfg.GateSeconds
 	booked := float64(c.Load.BookedBlocks + c.PendingBlocks)
 	t.free = float64(stand.free)
@@ -139,7 +144,12 @@ func (p *tokenLoad) Idle() (time.Time, bool) {
 	if !p.pass.AnyRoom() {
 		return p.pass.Now.Add(wakeLatest), true
 	}
-	return p.wake(), !slices.ContainsFunc(p.replicas, func(t target) bool { return t.open })
+	for i := range p.replicas {
+		if p.replicas[i].open {
+			return p.wake(), false
+		}
+	}
+	return p.wake(), true
 }
 
 // wake is when the first gate may open though nothing is heard.
@@ -172,50 +182,59 @@ func (p *tokenLoad) Decide(d *Demand, fits []Fit) Decision {
 	prices := p.prices
 	prices.Others = p.relief(d)
 	quote := cost.NewQuote(&demand, &prices, &p.weights)
-	reasons := p.pass.reasons
-	// Of all that it may wait for, and of those that can take it.
-	all, able := lowest{cost: math.Inf(1)}, lowest{cost: math.Inf(1)}
-	for i := range p.replicas {
-		why := p.pass.stands[i].eligible(d, &p.pass.Fleet[i], &fits[i])
-		reasons[i] = why
-		if !waitable(why, &fits[i]) {
-			p.totals[i] = math.Inf(1)
-			continue
-		}
-		t := &p.replicas[i]
-		total := quote.TotalSeconds(&t.Replica, fits[i].OverlapTokens, &t.held)
-		if why != OK && total <= p.alike(all.cost) {
-			total += t.memory(&fits[i]) // else it is out of the question already
-		}
-		p.totals[i] = total
-		all.offer(p.totals[i])
-		if why == OK {
-			able.offer(p.totals[i])
-		}
-	}
+	least, able := p.total(d, &quote, fits)
+	can := !math.IsInf(able, 1)
 	switch {
-	case !all.any:
-		return p.pass.notNow(reasons)
-	case able.any && !p.pass.Now.Before(p.Bound(d)):
-		return Decision{Verdict: Dispatch, Index: p.choose(fits, able.cost, true)}
+	case math.IsInf(least, 1):
+		return p.pass.notNow(p.pass.reasons)
+	case can && !p.pass.Now.Before(p.Bound(d)):
+		return Decision{Verdict: Dispatch, Index: p.choose(fits, able, true)}
 	}
-	best := p.choose(fits, all.cost, false)
+	best := p.choose(fits, least, false)
 	if p.takes(best) {
 		return Decision{Verdict: Dispatch, Index: best}
 	}
-	return p.hold(&demand, fits, best, able.any)
+	return p.hold(&demand, fits, best, can)
 }
 
-// lowest is the least of what it is offered; it begins with an infinite cost.
-type lowest struct {
-	cost float64
-	any  bool
-}
-
-func (l *lowest) offer(cost float64) {
-	if cost < l.cost {
-		l.cost, l.any = cost, true
+// total works out for each candidate whether it can take a request and what that costs, in reasons and totals, and the least cost of
+// all that the request may wait for and of those that can take it; infinite if there are none.
+func (p *tokenLoad) total(d *Demand, quote *cost.Quote, fits []Fit) (least, able float64) {
+	n := len(p.replicas)
+	replicas, stands, reasons, totals := p.replicas, p.pass.stands[:n], p.pass.reasons[:n], p.totals[:n]
+	fits = fits[:n]
+	single := d.Seats == 1 && len(d.Excluded) == 0
+	hit, part := scoring.Tokens(0), quote.Part(0) // of the candidate before
+	least, able = math.Inf(1), math.Inf(1)
+	for i := range replicas {
+		t, f := &replicas[i], &fits[i]
+		var why Reason
+		if single && !f.LacksLoRA && !f.LacksChat {
+			why = stands[i].takes(d.MinSequenceTokens, f)
+		} else {
+			why = stands[i].eligible(d, &p.pass.Fleet[i], f)
+		}
+		reasons[i] = why
+		if !waitable(why, f) {
+			totals[i] = math.Inf(1)
+			continue
+		}
+		if f.OverlapTokens != hit {
+			hit = f.OverlapTokens
+			part = quote.Part(hit)
+		}
+		price := quote.TotalSeconds(&t.offer, part)
+		if why != OK {
+			price += t.memory(f)
+		} else if price < able {
+			able = price
+		}
+		if price < least {
+			least = price
+		}
+		totals[i] = price
 	}
+	return least, able
 }
 
 // waitable says whether a candidate can take a request, or will as soon as some of what it has ends.
@@ -225,13 +244,15 @@ func waitable(why Reason, f *Fit) bool {
 
 // memory is the wait for room on a candidate: for blocks, for a seat, or for its overdraft to be covered.
 func (t *target) memory(f *Fit) float64 {
-	return max(t.leastSeconds, (float64(f.NeedBlocks)-t.free)*t.blockSeconds)
+	wait := (float64(f.NeedBlocks) - t.free) * t.blockSeconds
+	if wait <= t.leastSeconds { // max looks for numbers that are none
+		return t.leastSeconds
+	}
+	return wait
 }
 
-// takes says whether a candidate takes the request now, in this pass.
-func (p *tokenLoad) takes(i int) bool {
-	return p.replicas[i].open && p.pass.reasons[i] == OK
-}
+// takes says whether a candidate takes the request that is decided for, now, in this pass.
+func (p *tokenLoad) takes(i int) bool { return p.pass.reasons[i] == OK && p.replicas[i].open }
 
 // alike is up to which cost a candidate counts as equal to the least.
 func (p *tokenLoad) alike(least float64) float64 {
@@ -240,46 +261,55 @@ func (p *tokenLoad) alike(least float64) float64 {
 
 // choose picks among those that cost nearly the least or, of them, those that can take the request.
 func (p *tokenLoad) choose(fits []Fit, least float64, able bool) int {
-	most := p.alike(least)
-	p.tied = p.tied[:0]
-	for i, total := range p.totals {
-		if total > most || able && p.pass.reasons[i] != OK {
+	var first merits // of the best so far
+	tied := p.tied[:0]
+	for _, i := range p.near(p.alike(least)) {
+		if able && p.pass.reasons[i] != OK {
 			continue
 		}
-		if len(p.tied) > 0 {
-			order := p.compare(fits, i, p.tied[0])
-			if order > 0 {
-				continue
-			}
-			if order < 0 {
-				p.tied = p.tied[:0]
-			}
+		x := merits{p.takes(i), fits[i].OverlapTokens, p.totals[i]}
+		switch {
+		case len(tied) == 0 || x.beat(&first):
+			first, tied = x, append(tied[:0], i)
+		case x == first:
+			tied = append(tied, i)
 		}
-		p.tied = append(p.tied, i)
 	}
-	if len(p.tied) == 1 {
-		return p.tied[0]
+	p.tied = tied
+	if len(tied) == 1 {
+		return tied[0]
 	}
-	return p.tied[p.rng.IntN(len(p.tied))]
+	return tied[p.rng.IntN(len(tied))]
 }
 
-// compare is negative if candidate a goes before b, of those that cost about the same.
-func (p *tokenLoad) compare(fits []Fit, a, b int) int {
-	now, other := p.takes(a), p.takes(b)
-	switch {
-	case now != other:
-		if now {
-			return -1
+// near lists those that cost at most so much. Who does is hard to guess for a processor, which need not here.
+func (p *tokenLoad) near(most float64) []int {
+	n, list := 0, p.close[:len(p.totals)]
+	for i, total := range p.totals {
+		list[n] = i
+		if total <= most {
+			n++
 		}
-		return 1
-	case fits[a].OverlapTokens != fits[b].OverlapTokens:
-		return cmp.Compare(fits[b].OverlapTokens, fits[a].OverlapTokens)
-	case p.totals[a] < p.totals[b]:
-		return -1
-	case p.totals[a] > p.totals[b]:
-		return 1
 	}
-	return 0
+	return list[:n]
+}
+
+// merits decide between candidates that cost about the same.
+type merits struct {
+	takes   bool // the request, now
+	overlap scoring.Tokens
+	total   float64 // cost
+}
+
+// beat says whether x goes before y: they are not equal then.
+func (x *merits) beat(y *merits) bool {
+	switch {
+	case x.takes != y.takes:
+		return x.takes
+	case x.overlap != y.overlap:
+		return x.overlap > y.overlap
+	}
+	return x.total < y.total
 }
 
 // hold lets a request wait for a candidate, which counts as load there for those behind it.
@@ -294,6 +324,7 @@ func (p *tokenLoad) hold(demand *cost.Demand, fits []Fit, i int, can bool) Decis
 	}
 	t.held.PrefillSeconds += t.OwnPrefillSeconds(demand, fits[i].OverlapTokens)
 	t.held.Requests++
+	t.offer = t.Offer(&t.held, &p.weights)
 	return dec
 }
 
