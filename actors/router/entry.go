@@ -37,8 +37,8 @@ type entry struct {
 	predictedAt time.Time
 	predicted   float64
 	bars        []bar
-	// What the indexes hold of its prompt, by replica, as of matched, in that generation of the fleet.
-	held       []prefix.Overlap
+	// What the indexes hold of its prompt, as of matched, in that generation of the fleet.
+	overlaps   overlaps
 	matched    time.Time
 	generation uint64
 	// keys are the prompts' block keys, by block size, made when first needed.
@@ -91,7 +91,7 @@ func (e *entry) reset() {
 	for i := range e.keys {
 		clear(e.keys[i].byPrompt)
 	}
-	*e = entry{bars: e.bars[:0], held: e.held[:0], keys: e.keys[:0]}
+	*e = entry{bars: e.bars[:0], overlaps: overlaps{held: e.overlaps.held[:0], holders: e.overlaps.holders[:0]}, keys: e.keys[:0]}
 }
 
 // legs are what is asked for, the longest prompt first, or the shortest if the request has begun.

@@ -6,6 +6,7 @@ import (
 
 	"plimsoll/actors/replica"
 	"plimsoll/scoring"
+	"plimsoll/scoring/cost"
 	"plimsoll/scoring/policy"
 )
 
@@ -23,14 +24,19 @@ type pass struct {
 	quotas   bool           // some replica ramps up
 	spots    []spot         // one a replica
 	kinds    []scoring.Limits
+	bases    []basis // one a replica
 }
 
 // spot is what looking a prompt up needs of a replica.
 type spot struct {
 	indexed, shares bool
 	blockTokens     scoring.Tokens // of its index
-	pinned          scoring.Blocks // that others may ride on
-	kind            int            // which of the kinds of limits it has; -1: they are not known
+}
+
+// basis is what fitting a prompt to a replica needs of it.
+type basis struct {
+	kind   int            // which of the kinds of limits it has; the one past all: they are not known
+	pinned scoring.Blocks // that others may ride on
 }
 
 // standing is what of a replica decides whether waiting for it helps.
@@ -73,21 +79,30 @@ func (m *machine) look(now time.Time, vs []view) {
 // visit notes of each replica what every look-up of a prompt needs.
 func (m *machine) visit(vs []view) {
 	p := &m.pass
-	p.spots, p.kinds = slices.Grow(p.spots[:0], len(vs))[:len(vs)], p.kinds[:0]
+	p.spots, p.kinds, p.bases = slices.Grow(p.spots[:0], len(vs))[:len(vs)], p.kinds[:0], p.bases[:0]
 	for i := range vs {
 		v := &vs[i]
-		at := spot{indexed: v.indexed(), shares: v.shares(), pinned: v.snap.Load.SharedBlocks, kind: -1}
+		at := &p.spots[i]
+		*at = spot{indexed: v.indexed(), shares: v.shares()}
 		if v.place != nil {
 			at.blockTokens = v.place.BlockTokens
 		}
+		b := basis{kind: -1}
 		if v.snap.Told {
-			at.kind = slices.Index(p.kinds, v.snap.Load.Limits)
-			if at.kind < 0 {
-				at.kind = len(p.kinds)
+			if b.kind = slices.Index(p.kinds, v.snap.Load.Limits); b.kind < 0 {
+				b.kind = len(p.kinds)
 				p.kinds = append(p.kinds, v.snap.Load.Limits)
 			}
 		}
-		p.spots[i] = at
+		if at.shares {
+			b.pinned = v.snap.Load.SharedBlocks
+		}
+		p.bases = append(p.bases, b)
+	}
+	for i := range p.bases {
+		if b := &p.bases[i]; b.kind < 0 {
+			b.kind = len(p.kinds)
+		}
 	}
 }
 
@@ -104,14 +119,17 @@ func (m *machine) lay(now time.Time, vs []view) {
 	m.pass.quotas = false
 	for i := range vs {
 		v := &vs[i]
-		b := m.pending(v.ref.ID)
-		c := &m.fleet[i]
-		*c = policy.Candidate{
-			ID: v.ref.ID, Incarnation: v.snap.Incarnation, State: stateOf(v.snap.State), Void: v.snap.Recovering,
-			LimitsUnknown: !v.snap.Told, Load: v.snap.Load, Pending: b.pending, PendingBlocks: b.blocks, PendingSeats: b.seats,
-			Rates: m.learner.Rates(v.ref.ID), Busy: m.learner.Busy(now, v.ref.ID),
-			Suspect: v.snap.Suspect, Ejected: m.outliers.barred(now, v.ref.ID, vs),
+		c := &m.fleet[i] // each field is set: a copy of a candidate takes longer than all else
+		c.ID, c.Incarnation, c.State, c.Void = v.ref.ID, v.snap.Incarnation, stateOf(v.snap.State), v.snap.Recovering
+		c.LimitsUnknown, c.WarmingSeats, c.Suspect = !v.snap.Told, 0, v.snap.Suspect
+		c.Ejected = m.outliers.barred(now, v.ref.ID, vs)
+		c.Load = v.snap.Load
+		c.Pending, c.PendingBlocks, c.PendingSeats = cost.Pending{}, 0, 0
+		if b := m.booked[v.ref.ID]; b != nil {
+			c.Pending, c.PendingBlocks, c.PendingSeats = b.pending, b.blocks, b.seats
 		}
+		c.Rates, c.Busy = m.learner.At(now, v.ref.ID)
+		c.CoolingUntil = nil
 		if quota := v.snap.QuotaSeats; quota != nil && v.snap.State == replica.Ready {
 			m.pass.quotas = true
 			if ramps {

@@ -42,7 +42,7 @@ func find(vs []view, id scoring.ReplicaID) *view {
 // scratch is memory that one decision leaves to the next.
 type scratch struct {
 	fits     []policy.Fit
-	held     []prefix.Overlap
+	known    overlaps // of a leg of several
 	matches  []match
 	excluded []policy.Exclusion
 	demand   policy.Demand
@@ -54,6 +54,19 @@ type scratch struct {
 type match struct {
 	index *prefix.Index
 	held  []prefix.Overlap
+}
+
+// overlaps is what the indexes hold of a prompt, by replica, and who holds any of it.
+type overlaps struct {
+	held    []prefix.Overlap
+	holders []holder
+}
+
+// holder is a replica, by its place in the fleet, that holds some of a prompt.
+type holder struct {
+	at     int
+	tokens scoring.Tokens // of prefill that it saves
+	device scoring.Blocks
 }
 
 // plan is what a leg needs, before it is fitted to a replica.
@@ -94,56 +107,65 @@ func longest(vs []view) scoring.Tokens {
 
 // fits is what each replica is to a leg. It is valid until the next call. chosen are the reservations for the legs before it.
 func (m *machine) fits(now time.Time, e *entry, a stream.Ask, plan *ledger.Plan, vs []view, chosen []*asked) []policy.Fit {
-	s := &m.scratch
-	s.fits = slices.Grow(s.fits[:0], len(vs))[:len(vs)]
-	raw, lora := e.prompt(a).Raw, e.sub.Call.Request.LoRA
-	held := m.overlaps(now, e, a, vs)
+	s, p := &m.scratch, &m.pass
+	known := m.overlaps(now, e, a, vs)
 	shapes := s.shapes[:0]
-	for range m.pass.kinds {
-		shapes = append(shapes, shape{})
+	for i := range p.kinds {
+		shapes = append(shapes, shapeOf(plan, p.kinds[i]))
 	}
-	s.shapes = shapes
+	shapes = append(shapes, shape{}) // of those whose limits are not known
+	fits := slices.Grow(s.fits[:0], len(vs))[:len(vs)]
+	s.shapes, s.fits = shapes, fits
+	bases := p.bases[:len(fits)]
+	for i := range bases {
+		fits[i] = policy.Fit{NeedBlocks: shapes[bases[i].kind].blocks}
+	}
+	for i := range known.holders {
+		h := &known.holders[i]
+		f, b := &fits[h.at], &bases[h.at]
+		f.OverlapTokens = h.tokens
+		shapes[b.kind].ride(f, min(h.device, b.pinned))
+	}
+	if e.prompt(a).Raw || e.sub.Call.Request.LoRA != "" || len(chosen) > 0 || len(e.bars) > 0 || a.Produced > 0 {
+		m.special(now, e, a, plan, vs, chosen)
+	}
+	return fits
+}
+
+// ride has a leg ride on so many blocks of its prompt, as far as they can be shared.
+func (sh *shape) ride(f *policy.Fit, blocks scoring.Blocks) {
+	f.RideBlocks = min(blocks, sh.shared)
+	f.NeedBlocks = sh.blocks - f.RideBlocks
+}
+
+// special fills in what is not the same for all legs with a prompt, or not yet known when it is looked up.
+func (m *machine) special(now time.Time, e *entry, a stream.Ask, plan *ledger.Plan, vs []view, chosen []*asked) {
+	raw, lora := e.prompt(a).Raw, e.sub.Call.Request.LoRA
 	for i := range vs {
-		at, f, o := &m.pass.spots[i], &s.fits[i], held[i]
-		*f = policy.Fit{}
+		at, f := &m.pass.spots[i], &m.scratch.fits[i]
 		if raw {
 			f.LacksChat = !vs[i].ref.Capabilities.Chat
 		}
 		if lora != "" {
 			f.LacksLoRA = !vs[i].snap.Has(lora)
 		}
-		shares := at.shares && !raw
-		rides := min(o.Device, at.pinned)
-		if shares && len(chosen) > 0 && besides(chosen, vs[i].ref, a.Prompt) {
+		if at.shares && !raw && besides(chosen, vs[i].ref, a.Prompt) {
 			full := scoring.Blocks(max(0, plan.PromptTokens-1) / at.blockTokens)
-			o, rides = prefix.Overlap{Device: full}, full // another leg brings the prompt there
+			f.OverlapTokens = m.cfg.Credit.of(prefix.Overlap{Device: full}, at.blockTokens)
+			m.scratch.shapes[m.pass.bases[i].kind].ride(f, full) // another leg brings the prompt there
 		}
-		if o != (prefix.Overlap{}) {
-			f.OverlapTokens = m.cfg.Credit.of(o, at.blockTokens)
+		if vs[i].snap.Told {
+			f.Barred = e.barred(now, vs[i]) ||
+				a.Produced > 0 && m.resumed.full(vs[i].ref.ID, max(1, plan.PromptTokens-f.OverlapTokens), m.cfg.ResumePrefillTokens)
 		}
-		if at.kind < 0 {
-			continue
-		}
-		sh := &shapes[at.kind]
-		if !sh.known {
-			*sh = shapeOf(plan, m.fleet[i].Load.Limits)
-		}
-		f.NeedBlocks = sh.blocks
-		if shares {
-			f.RideBlocks = min(rides, sh.shared)
-			f.NeedBlocks -= f.RideBlocks
-		}
-		f.Barred = len(e.bars) > 0 && e.barred(now, vs[i]) ||
-			a.Produced > 0 && m.resumed.full(vs[i].ref.ID, max(1, plan.PromptTokens-f.OverlapTokens), m.cfg.ResumePrefillTokens)
 	}
-	return s.fits
 }
 
 // hit is what the indexes say is cached of a leg on a replica, in whatever tier.
 func (m *machine) hit(e *entry, a stream.Ask, i int, vs []view, chosen []*asked) scoring.Tokens {
-	at, o := &m.pass.spots[i], m.scratch.held
+	at, o := &m.pass.spots[i], m.scratch.known.held
 	if len(e.legs()) == 1 {
-		o = e.held
+		o = e.overlaps.held
 	}
 	if at.shares && !e.prompt(a).Raw && besides(chosen, vs[i].ref, a.Prompt) {
 		return max(0, e.promptTokens(a)-1) / at.blockTokens * at.blockTokens
@@ -152,14 +174,11 @@ func (m *machine) hit(e *entry, a stream.Ask, i int, vs []view, chosen []*asked)
 }
 
 // shape is how many blocks a leg needs where limits are alike, and how many of them could be shared.
-type shape struct {
-	known          bool
-	blocks, shared scoring.Blocks
-}
+type shape struct{ blocks, shared scoring.Blocks }
 
 func shapeOf(plan *ledger.Plan, limits scoring.Limits) shape {
 	return shape{
-		known: true, blocks: plan.Claim(limits).PrivateBlocks, // without keys everything is private
+		blocks: plan.Claim(limits).PrivateBlocks, // without keys everything is private
 		shared: scoring.Blocks(max(0, plan.PromptTokens-1) / limits.BlockTokens),
 	}
 }
@@ -180,31 +199,36 @@ func (m *machine) claim(e *entry, a stream.Ask, plan ledger.Plan, f *policy.Fit,
 
 // overlaps is what each replica's index holds of a leg's prompt, less the block of its last token, which is always computed.
 // What is known of an entry in the queue is good for a moment.
-func (m *machine) overlaps(now time.Time, e *entry, a stream.Ask, vs []view) []prefix.Overlap {
+func (m *machine) overlaps(now time.Time, e *entry, a stream.Ask, vs []view) *overlaps {
 	s, p := &m.scratch, &m.pass
-	held := &s.held
+	o := &s.known
 	if len(e.legs()) == 1 {
-		held = &e.held
-		if len(*held) == len(vs) && e.generation == p.generation && now.Sub(e.matched) < m.cfg.MatchAge && !e.sharesAny(m.fresh) {
-			return *held
+		o = &e.overlaps
+		if len(o.held) == len(vs) && e.generation == p.generation && now.Sub(e.matched) < m.cfg.MatchAge && !e.sharesAny(m.fresh) {
+			return o
 		}
 		e.matched, e.generation = now, p.generation
 	}
 	m.writeSpeculated()
-	*held = slices.Grow((*held)[:0], len(vs))[:len(vs)]
+	o.held, o.holders = slices.Grow(o.held[:0], len(vs))[:len(vs)], o.holders[:0]
+	clear(o.held)
+	if e.prompt(a).Raw { // nothing is known of its blocks
+		return o
+	}
+	var of lookUp
 	used := 0 // of s.matches
-	raw, prompt := e.prompt(a).Raw, e.promptTokens(a)
 	for i := range vs {
-		v := &vs[i]
-		(*held)[i] = prefix.Overlap{}
-		if raw || !p.spots[i].indexed { // nothing is known of its blocks
+		if !p.spots[i].indexed {
 			continue
 		}
-		keys := e.keysFor(m.cfg.Model, a.Prompt, v.place.BlockTokens)
-		full := scoring.Blocks(max(0, prompt-1) / v.place.BlockTokens)
-		(*held)[i] = capped(s.lookUp(now, v.place, keys, &used), full)
+		if place := vs[i].place; place.Index != of.index || place.BlockTokens != of.blockTokens {
+			of = m.lookUp(now, e, a, place, &used)
+		}
+		if held := of.in(vs[i].place.Slot); held != (prefix.Overlap{}) {
+			o.held[i], o.holders = held, append(o.holders, holder{i, m.cfg.Credit.of(held, of.blockTokens), held.Device})
+		}
 	}
-	return *held
+	return o
 }
 
 // pending is what a replica's snapshot does not show yet.
@@ -234,12 +258,23 @@ func (c TierCredit) of(o prefix.Overlap, blockTokens scoring.Tokens) scoring.Tok
 	return scoring.Tokens(o.Device)*blockTokens + scoring.Tokens(loaded*float64(blockTokens))
 }
 
-// lookUp is how many leading blocks a replica's index holds; each index is looked through once for all its replicas. used
-// counts the indexes looked through for this prompt.
-func (s *scratch) lookUp(now time.Time, p *replica.Place, keys []prefix.Key, used *int) prefix.Overlap {
+// lookUp is what one index holds of a prompt's blocks, by slot.
+type lookUp struct {
+	index       *prefix.Index
+	blockTokens scoring.Tokens
+	held        []prefix.Overlap
+	most        scoring.Blocks // that count
+}
+
+// lookUp looks through a place's index, once for all its replicas. used counts the indexes looked through for this prompt.
+func (m *machine) lookUp(now time.Time, e *entry, a stream.Ask, place *replica.Place, used *int) lookUp {
+	s := &m.scratch
+	of := lookUp{index: place.Index, blockTokens: place.BlockTokens}
+	of.most = scoring.Blocks(max(0, e.promptTokens(a)-1) / of.blockTokens)
 	for i := range s.matches[:*used] {
-		if x := &s.matches[i]; x.index == p.Index {
-			return x.of(p.Slot)
+		if x := &s.matches[i]; x.index == of.index {
+			of.held = x.held
+			return of
 		}
 	}
 	if *used == len(s.matches) {
@@ -247,16 +282,17 @@ func (s *scratch) lookUp(now time.Time, p *replica.Place, keys []prefix.Key, use
 	}
 	x := &s.matches[*used]
 	*used++
-	x.index, x.held = p.Index, p.Index.Match(now, keys, x.held)
-	return x.of(p.Slot)
+	x.index, x.held = of.index, of.index.Match(now, e.keysFor(m.cfg.Model, a.Prompt, of.blockTokens), x.held)
+	of.held = x.held
+	return of
 }
 
-// of is a slot's overlap. One that was taken after the look-up holds nothing yet.
-func (x *match) of(s prefix.Slot) prefix.Overlap {
-	if int(s) >= len(x.held) {
+// in is a slot's overlap. One that was taken after the look-up holds nothing yet.
+func (of *lookUp) in(s prefix.Slot) prefix.Overlap {
+	if int(s) >= len(of.held) {
 		return prefix.Overlap{}
 	}
-	return x.held[s]
+	return capped(of.held[s], of.most)
 }
 
 // besides says whether a leg with the same prompt is to go to the replica.
