@@ -138,15 +138,21 @@ func TestAnAnswerThatBreaksEngines(t *testing.T) {
 	}
 }
 
-// TestMovedOff: a replica that is emptied is no bad one: its process's others are not excluded.
+// TestMovedOff: a replica that is emptied is no bad one. It takes nothing new while it drains, and may be asked again after that.
 func TestMovedOff(t *testing.T) {
 	r := begin(t, &Request{}, "ab")
 	effects := r.m.step(r.now, Leave{Ref: r.ref("a"), Incarnation: 1, Why: "drain"})
-	require.Equal(t, []Exclusion{{Replica: "a", Incarnation: 1}}, submitted(t, effects).Legs[0].Excluded)
+	require.Empty(t, submitted(t, effects).Legs[0].Excluded)
+	require.Equal(t, fault.NoReplica, submitted(t, effects).Legs[0].LastFault.Kind)
 	r.run(100, "b")
 	effects = r.m.step(r.now, Leave{Ref: r.ref("b"), Incarnation: 1, Hung: true, Why: "hung"})
-	require.Equal(t, []Exclusion{{Replica: "a", Incarnation: 1}, {Replica: "b", Incarnation: 1, Process: true}},
-		submitted(t, effects).Legs[0].Excluded)
+	require.Equal(t, []Exclusion{{Replica: "b", Incarnation: 1, Process: true}}, submitted(t, effects).Legs[0].Excluded)
+	require.Equal(t, fault.Deadline, submitted(t, effects).Legs[0].LastFault.Kind)
+	r.run(100, "a")
+	r.do(text(3, "c"))
+
+	r = begin(t, &Request{Resume: ResumeOff}, "ab")
+	require.Contains(t, r.do(Leave{Ref: r.ref("a"), Incarnation: 1, Why: "drain"}), "ended: no_replica")
 }
 
 // TestCancelWhileAnAnswerIsBroken: nothing else than the client's leaving is needed.
@@ -379,7 +385,7 @@ func TestWordsOfDeclined(t *testing.T) {
 		{RestartOnly, ResumeBest, "without token IDs"},
 		{RestartOnly, ResumeExact, "without token IDs"},
 	} {
-		f := declined(failure(engine.Broken), c.class, c.resume)
+		f := declined(faultOf(failure(engine.Broken)), c.class, c.resume)
 		require.Equal(t, fault.EngineFailed, f.Kind)
 		require.Contains(t, f.Message, c.words, fmt.Sprint(c))
 		require.Contains(t, f.Message, "send the request again")

@@ -190,8 +190,14 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, why caus
 	case l.produced > 0 && why != emptied && f.Kind != engine.Shed && f.Kind != engine.Refused: // those two did not even take it
 		l.fruitless++
 	}
+	said := faultOf(f)
+	if why == emptied {
+		said = &fault.Fault{
+			Kind: fault.NoReplica, Message: "the replica was drained and nobody else could take over", RetryAfter: time.Second, Err: f,
+		}
+	}
 	if f.Kind == engine.Client || l.attempts >= m.cfg.AttemptsMax || l.fruitless >= m.cfg.FruitlessMax {
-		m.fail(faultOf(f))
+		m.fail(said)
 		return
 	}
 	switch how {
@@ -203,7 +209,7 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, why caus
 		}
 	case nohow:
 		m.observe(l, Declined, 0, nil)
-		m.fail(declined(f, class, m.req.Resume))
+		m.fail(declined(said, class, m.req.Resume))
 		return
 	case restart:
 		l.breach.restarted = true
@@ -213,7 +219,7 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, why caus
 	}
 	m.exclude(a, f.Kind, why)
 	ask := m.ask(l)
-	ask.Since, ask.LastFault = now, faultOf(f)
+	ask.Since, ask.LastFault = now, said
 	if !m.begun() {
 		if l.retrying = m.retries.take(f.Kind != engine.Shed); !l.retrying {
 			l.parked, m.pollAt = &ask, now.Add(m.cfg.RetryPoll)
@@ -246,10 +252,10 @@ func (m *machine) poll(now time.Time) {
 }
 
 // exclude keeps a leg's next attempts away from what failed it. A shedder is none of a leg's that has begun: it cools down,
-// and the leg may wait for it. Nor is one whose attempt got on, up to a token that cannot be read: the next draw there is as
-// good as elsewhere, and there may be nobody else.
+// and the leg may wait for it. Nor is one that is emptied, which takes nothing new until it is asked back, nor one whose attempt
+// got on, up to a token that cannot be read: the next draw there is as good as elsewhere, and there may be nobody else.
 func (m *machine) exclude(a *attempt, kind engine.FailKind, why cause) {
-	if why == unread && a.produced > 0 {
+	if why == emptied || why == unread && a.produced > 0 {
 		return
 	}
 	x := Exclusion{Replica: a.place.Ref.ID, Incarnation: a.place.Incarnation}
@@ -259,7 +265,7 @@ func (m *machine) exclude(a *attempt, kind engine.FailKind, why cause) {
 			return
 		}
 	case engine.Refused, engine.Broken, engine.Stalled:
-		x.Process = why != emptied
+		x.Process = true
 	case engine.Operator, engine.Client, engine.NumFailKinds:
 	}
 	a.leg.excluded = append(a.leg.excluded, x)
@@ -341,8 +347,11 @@ func (m *machine) input(l *legState) ([]uint32, error) {
 }
 
 // declined is the fault of an answer that could go on, but not as its client wants it.
-func declined(f *engine.Failure, class Class, wanted Resume) *fault.Fault {
-	flt := faultOf(f)
+func declined(because *fault.Fault, class Class, wanted Resume) *fault.Fault {
+	what := "the engine failed"
+	if because.Kind == fault.NoReplica {
+		what = "the replica was drained"
+	}
 	why := "without token IDs it cannot be continued on another one"
 	switch {
 	case wanted == ResumeOff:
@@ -350,6 +359,6 @@ func declined(f *engine.Failure, class Class, wanted Resume) *fault.Fault {
 	case class == Inexact:
 		why = "its continuation on another one would not be exact, as the request wants it"
 	}
-	flt.Message = "the engine failed in the middle of the answer, and " + why + "; send the request again"
-	return flt
+	because.Message = what + " in the middle of the answer, and " + why + "; send the request again"
+	return because
 }
