@@ -103,7 +103,7 @@ func TestExplainOnARunningNode(t *testing.T) {
 	require.Contains(t, errs, `nothing is remembered of a request "other"`)
 	code, _, errs = plimsoll(t, `{"messages":`, "explain", "--admin", operators, "--body", "-")
 	require.Equal(t, 1, code)
-	require.Contains(t, errs, "no request in JSON")
+	require.Contains(t, errs, "the body is not valid JSON")
 }
 
 func TestExplainSaysThatNothingIsRemembered(t *testing.T) {
