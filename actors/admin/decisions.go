@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"time"
 
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
@@ -56,7 +55,7 @@ func (d Deps) past(w http.ResponseWriter, request string) {
 }
 
 func (d Deps) suppose(w http.ResponseWriter, r *http.Request) {
-	req, err := supposed(http.MaxBytesReader(w, r.Body, supposedBytes), d.Now())
+	req, err := d.supposed(http.MaxBytesReader(w, r.Body, supposedBytes), r.Header)
 	if err != nil {
 		writeFault(w, err)
 		return
@@ -69,9 +68,9 @@ func (d Deps) suppose(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, Decisions{[]explain.Record{record}})
 }
 
-// supposed reads a request that is not made: a chat as clients send it, of which only what the prompt is made of counts, or its
-// text, or its tokens.
-func supposed(body io.Reader, now time.Time) (*stream.Request, *fault.Fault) {
+// supposed reads a request that is not made: a chat as clients send it, of which only what the prompt is made of counts, how long its
+// answer may be and how urgent it is; or the prompt's text, or its tokens.
+func (d Deps) supposed(body io.Reader, h http.Header) (*stream.Request, *fault.Fault) {
 	raw, err := io.ReadAll(body)
 	var large *http.MaxBytesError
 	switch {
@@ -93,7 +92,11 @@ func supposed(body io.Reader, now time.Time) (*stream.Request, *fault.Fault) {
 	if forms != 1 {
 		return nil, fault.Invalid("messages", "exactly one of messages, prompt (a text) and tokens (IDs) is needed")
 	}
-	req := &stream.Request{Arrival: now, N: 1}
+	req := &stream.Request{Arrival: d.Now(), N: 1, Tenant: "default"}
+	var wrong *fault.Fault
+	if req.Class, req.SLO, wrong = d.Urgency(h, o); wrong != nil {
+		return nil, wrong
+	}
 	for _, read := range []func() error{
 		func() error { return names(o, req) }, func() error { return lengths(o, req) }, func() error { return input(o, raw, req) },
 	} {

@@ -58,6 +58,9 @@ func TestQuestions(t *testing.T) {
 		{`{"prompt":"a","max_completion_tokens":"7"}`, http.StatusBadRequest, "max_completion_tokens must be a whole number"},
 		{`{"prompt":"a","min_tokens":9223372036854775807}`, http.StatusBadRequest, "min_tokens must be from 0"},
 		{`{"prompt":"a","max_tokens":3,"min_tokens":4}`, http.StatusBadRequest, "min_tokens must be at most max_tokens"},
+		{`{"prompt":"a"}`, http.StatusOK, `"Class":1`},
+		{`{"prompt":"a","service_tier":"flex"}`, http.StatusOK, `"Class":2`},
+		{`{"prompt":"a","service_tier":"fast"}`, http.StatusBadRequest, "service_tier must be auto, default, priority or flex"},
 		{`[]`, http.StatusBadRequest, "must be a JSON object"},
 		{``, http.StatusBadRequest, "the body is empty"},
 		{`{"prompt":"a"`, http.StatusBadRequest, "JSON"},
@@ -71,4 +74,19 @@ func TestQuestions(t *testing.T) {
 		}
 		require.Contains(t, said, tc.says)
 	}
+}
+
+// TestQuestionsInAHurry: the headers of SLOs count as they do where clients send them.
+func TestQuestionsInAHurry(t *testing.T) {
+	ask := func(value string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/debug/decisions", strings.NewReader(`{"prompt":"a"}`))
+		req.Header.Set("X-Slo-Ttft-Ms", value)
+		edge(true).ServeHTTP(w, req)
+		return w
+	}
+	require.Contains(t, decisionsOf(t, ask("250")).Decisions[0].Summary, `"SLO":{"TTFT":250000000,"TPOT":null}`)
+	w := ask("soon")
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.Contains(t, w.Body.String(), "X-Slo-Ttft-Ms must be one number of milliseconds")
 }

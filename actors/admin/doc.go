@@ -8,7 +8,8 @@
 //	POST /admin/replicas/NAME/undrain  has it serve again
 //	GET /debug/decisions  how the last requests were routed, the newest first; ?limit=N of them
 //	GET /debug/decisions/ID   those of the request with that X-Request-Id; also ?request=ID
-//	POST /debug/decisions what would be decided for a chat, {"messages": [...]}, {"prompt": "text"} or {"tokens": [...]}, now
+//	POST /debug/decisions what would be decided for a chat, {"messages": [...]}, {"prompt": "text"} or {"tokens": [...]}, now;
+//	                      its service_tier and X-Slo-... headers count as a client's do
 //	GET /metrics          Prometheus
 //	GET /health           200 while the process lives
 //

@@ -14,6 +14,8 @@ import (
 	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
+	"plimsoll/engine/openai"
+	"plimsoll/scoring/queue"
 )
 
 // Deps are what the edge shows. All are required.
@@ -33,6 +35,8 @@ type Deps struct {
 	DecisionsOf func(request string) []explain.Record
 	// Suppose says what would be decided for a request that is not made. Errors are [*fault.Fault].
 	Suppose func(ctx context.Context, req *stream.Request) (explain.Record, error)
+	// Urgency reads how urgent a request is, from its headers and its body, as it is read of one that is made.
+	Urgency func(http.Header, openai.Object) (queue.Class, stream.SLO, *fault.Fault)
 	// Authorized says whether a request shows a valid key, or none is needed.
 	Authorized func(http.Header) bool
 	// Orders says whether Add, Remove, Drain and Undrain are open at all: who may order a replica has the prompts of all clients sent to it,

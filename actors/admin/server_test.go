@@ -13,6 +13,7 @@ import (
 
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
+	"plimsoll/actors/ingress"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
@@ -81,6 +82,7 @@ func edgeWith(authorized, orders bool) http.Handler {
 			said, err := json.Marshal(req)
 			return explain.Record{Summary: string(said)}, err
 		},
+		Urgency:    ingress.DefaultConfig().Urgency,
 		Authorized: func(http.Header) bool { return authorized },
 		Now:        time.Now,
 		Orders:     orders,

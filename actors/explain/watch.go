@@ -247,6 +247,12 @@ func (w *Watch) decided(n *note) {
 		r.look(n.at, &table)
 		r.Shadows = r.Shadows[:min(len(r.Shadows), len(w.shadows))] // those of the first decision stay
 	}
+	if !n.decision.ByPolicy() {
+		if r != nil {
+			w.settle(r)
+		}
+		return // what the router has refused alone says nothing of policies
+	}
 	for _, s := range w.shadows {
 		would, outcome := s.judge(&n.demand, w.fits(n), n.decision)
 		w.deps.Meter.Shadow(s.cfg.Name, outcome.String(), 1)
@@ -360,7 +366,8 @@ func (w *Watch) some(most int, wanted func(*Record) bool) []Record {
 	return out
 }
 
-// Suppose makes a record of a decision that was not acted on, the only one of its batch.
+// Suppose makes a record of what would be done: the last decision of its batch, none of which was acted on, and why a router would
+// turn it away.
 func Suppose(model string, b *Batch) Record {
 	w := &Watch{batch: b}
 	var r *Record
@@ -373,6 +380,8 @@ func Suppose(model string, b *Batch) Record {
 			r = begin(model, b.policyName, n, w.pass.Queue.Requests)
 			r.look(n.at, &table)
 			r.suppose(&table)
+		case rejected:
+			r.Summary = "would be refused (" + r.Looks[0].Cause + "): " + n.why
 		}
 	}
 	return r.copied()

@@ -6,7 +6,10 @@ import (
 	"strconv"
 	"time"
 
+	"plimsoll/actors/fault"
 	"plimsoll/actors/stream"
+	"plimsoll/engine/openai"
+	"plimsoll/scoring/queue"
 )
 
 // Headers in which a client says how fast its answer has to come, in milliseconds.
@@ -18,13 +21,20 @@ const (
 // sloMax bounds what a client can ask for.
 const sloMax = time.Hour
 
-// slo reads how fast the answer has to come: what the headers say, else what goes for the class.
-func (s *Server) slo(p *params, x *exchange, r *stream.Request) stream.SLO {
-	aim := s.cfg.SLOs[r.Class]
-	if d := p.milliseconds(x.r.Header, headerTTFT); d != nil {
+// Urgency reads how urgent a request is: the class that its body names, and how fast its answer has to come.
+func (c Config) Urgency(h http.Header, body openai.Object) (queue.Class, stream.SLO, *fault.Fault) {
+	p := &params{o: body}
+	class := p.class()
+	aim := p.slo(h, c.SLOs[class])
+	return class, aim, p.fault
+}
+
+// slo reads how fast the answer has to come: what the headers say, else what goes for its class.
+func (p *params) slo(h http.Header, aim stream.SLO) stream.SLO {
+	if d := p.milliseconds(h, headerTTFT); d != nil {
 		aim.TTFT = d
 	}
-	if d := p.milliseconds(x.r.Header, headerTPOT); d != nil {
+	if d := p.milliseconds(h, headerTPOT); d != nil {
 		aim.TPOT = d
 	}
 	return aim

@@ -33,7 +33,7 @@
 // neither finds nor leaves anything in the index, and only engines that render chats are eligible.
 //
 // Where somebody watches (Deps.Watch), a step notes what it decides and hears: copies, which tables, shadow policies and metrics are
-// made of elsewhere. Suppose asks what would be decided, and changes nothing.
+// made of elsewhere. Suppose asks what would be decided, or refused and why, as of a newcomer, and changes nothing.
 //
 // If the actor fails, its state is lost on purpose. The new instance asks every live call to submit again what was not
 // placed; their arrival decides their place. Grants it does not know are given back.

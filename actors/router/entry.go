@@ -23,6 +23,7 @@ type entry struct {
 	// patience is when its time in the queue is up; deadline when it is to be looked at, which is sooner if it has an SLO.
 	patience, deadline time.Time
 	came               time.Time // to this router
+	supposed           bool      // there is no such request: nothing is to be learned from it
 	due                int       // place among the deadlines, -1 outside
 	reranks            int       // since it was last queued
 	rests              time.Time // it is not tried before that

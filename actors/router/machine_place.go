@@ -35,10 +35,7 @@ func (m *machine) useless(now time.Time, e *entry, vs []view) *turned {
 		fits := m.fits(now, e, ask, &plan, vs, nil)
 		d := m.demand(e, ask, &plan, vs)
 		if dec, ok := m.pass.pass.Hopeless(d, fits); ok {
-			if m.trace != nil {
-				values := m.trace.Values(m.policy, &m.pass.pass, d, fits)
-				m.trace.Decided(subjectOf(e, ask.Leg), m.policy, &m.pass.pass, d, fits, values, dec)
-			}
+			m.traceDecided(e, ask, d, fits, dec)
 			return m.refused(now, e, ask, dec, vs)
 		}
 	}

@@ -118,16 +118,7 @@ func (m *machine) enqueue(now time.Time, e *entry, head bool, vs []view) bool {
 		err = m.waiting.Push(q)
 	}
 	if err != nil {
-		var full *queue.FullError
-		if errors.As(err, &full) {
-			wait := m.retryAfter(now, e, vs)
-			m.reject(e, &turned{
-				fault.QueueFull,
-				contended(wait, "all replicas are busy and the queue is full (%d %s); try again later", full.Max, full.Bound),
-			})
-			return false
-		}
-		m.reject(e, &turned{fault.Defect, &fault.Fault{Kind: fault.Internal, Message: "internal error", Err: err}})
+		m.reject(e, m.full(now, e, err, vs))
 		return false
 	}
 	m.queuedAs[e.sub.Call] = e
@@ -145,6 +136,16 @@ func (m *machine) enqueue(now time.Time, e *entry, head bool, vs []view) bool {
 		m.bound = e.bound
 	}
 	return true
+}
+
+// full turns an entry away that the queue did not take.
+func (m *machine) full(now time.Time, e *entry, err error, vs []view) *turned {
+	var full *queue.FullError
+	if !errors.As(err, &full) {
+		return &turned{fault.Defect, &fault.Fault{Kind: fault.Internal, Message: "internal error", Err: err}}
+	}
+	wait := m.retryAfter(now, e, vs)
+	return &turned{fault.QueueFull, contended(wait, "all replicas are busy and the queue is full (%d %s); try again later", full.Max, full.Bound)}
 }
 
 // leaveQueue takes an entry out of the queue.

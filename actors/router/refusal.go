@@ -133,7 +133,8 @@ func (m *machine) refused(now time.Time, e *entry, ask stream.Ask, dec policy.De
 	switch dec.Cause {
 	case policy.TooLarge:
 		return tooLarge(e, vs)
-	case policy.NoReplica, policy.NoCause, policy.NoRoom, policy.AllCool, policy.BetterBusy, policy.BetterFull, policy.NumCauses:
+	case policy.NoReplica, policy.NoCause, policy.NoRoom, policy.AllCool, policy.BetterBusy, policy.BetterFull,
+		policy.TooLate, policy.TooSlow, policy.NumCauses:
 	}
 	if ask.LastFault != nil {
 		return m.shedBy(now, ask.LastFault, vs)

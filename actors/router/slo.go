@@ -143,8 +143,10 @@ func (m *machine) hopeless(now time.Time, e *entry, ahead slo.Ahead, vs []view) 
 	if first <= *e.ttft() {
 		return nil
 	}
-	return m.missed(fault.SLOFirstToken, p.RoomSeconds, "the first token is expected after %s (8 of 10 come by then), but it has to come within %s; try again later",
+	away := m.missed(fault.SLOFirstToken, p.RoomSeconds, "the first token is expected after %s (8 of 10 come by then), but it has to come within %s; try again later",
 		rounded(first), *e.ttft())
+	m.traceTurned(now, e, policy.TooLate, away.fault.RetryAfter, vs)
+	return away
 }
 
 // tooSlow turns an entry away whose answer would come too slowly on every replica that serves.
@@ -173,7 +175,9 @@ func (m *machine) tooSlow(now time.Time, e *entry, vs []view) *turned {
 	if least <= *most {
 		return nil
 	}
-	return m.missed(fault.SLOPace, life, "a token is expected every %s, but one has to come every %s; try again later", rounded(least), *most)
+	away := m.missed(fault.SLOPace, life, "a token is expected every %s, but one has to come every %s; try again later", rounded(least), *most)
+	m.traceTurned(now, e, policy.TooSlow, away.fault.RetryAfter, vs)
+	return away
 }
 
 // tooLate turns an entry away that goes to a replica, or waits on, but would get its first token too late by what is predicted of
@@ -183,15 +187,17 @@ func (m *machine) tooLate(now time.Time, e *entry, least float64, vs []view) *tu
 	if first <= *e.ttft() {
 		return nil
 	}
-	if e.predicted > 0 {
+	if e.predicted > 0 && !e.supposed {
 		m.aims.errors.Observe(now, e.predicted, now.Sub(e.predictedAt).Seconds()+least)
 	}
 	cause := fault.SLOFirstToken
 	if now.After(e.came) {
 		cause = fault.SLOShed
 	}
-	return m.missed(cause, m.roomSeconds(now, e, vs), "it has waited for %s and its first token would come after %s, but has to come within %s; try again later",
+	away := m.missed(cause, m.roomSeconds(now, e, vs), "it has waited for %s and its first token would come after %s, but has to come within %s; try again later",
 		rounded(now.Sub(e.sub.Arrival)), rounded(first), *e.ttft())
+	m.traceTurned(now, e, policy.TooLate, away.fault.RetryAfter, vs)
+	return away
 }
 
 // missed turns a request away whose SLO cannot be met.

@@ -1,12 +1,14 @@
 package router
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
@@ -56,6 +58,8 @@ func TestSLORefusedAtArrival(t *testing.T) {
 			c.before(r)
 			sub := r.ask(1, 100, nil)
 			sub.Call.Request.SLO.TTFT, sub.Call.Request.Class = c.slo, queue.Default
+			would := r.supposes(sub.Call.Request, sub.Prompts[0].IDs).Summary
+			require.Equal(t, c.missed, strings.HasPrefix(would, "would be refused (too late): the first token is expected after "), would)
 			r.submit(sub)
 			require.Equal(t, c.missed, r.missed(sub), "%v", r.answers(sub))
 			if !c.missed {
@@ -106,6 +110,42 @@ func TestSLOShedWhileItWaits(t *testing.T) {
 	r.empty()
 }
 
+// TestSLORefusalsAreExplained with what each replica would have given, whether they came at arrival, behind others or after a wait; a
+// shadow is not asked, since no policy was.
+func TestSLORefusalsAreExplained(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		slo   stream.SLO
+		fate  func(r *rig)
+		cause string
+		after float64 // seconds
+	}{
+		{"at arrival", stream.SLO{TTFT: new(time.Millisecond)}, func(*rig) {}, "too late", 0},
+		{"at arrival behind others", stream.SLO{TTFT: new(10 * time.Millisecond)}, func(r *rig) { fillAll(r); r.crowd(3, queue.Priority) }, "too late", 0},
+		{"the pace", stream.SLO{TPOT: new(time.Microsecond)}, func(*rig) {}, "too slow", 0},
+		{"while it waits", stream.SLO{TTFT: new(5 * time.Second)}, fillAll, "too late", 4.98},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := watchedRig(t, 2, "round-robin")
+			c.fate(r)
+			req := named("hurried")
+			req.SLO, req.Class = c.slo, queue.Default
+			sub := r.submit(r.askFor(req, ids(1, 100)))
+			r.pass(5 * time.Second)
+			got := r.record("hurried")
+			require.Equal(t, explain.Refused, got.State)
+			require.Equal(t, r.fault(sub).Message, got.Error)
+			last := got.Looks[len(got.Looks)-1]
+			require.Equal(t, []string{"refuse", c.cause}, []string{last.Verdict, last.Cause})
+			require.InDelta(t, c.after, last.AfterSeconds, 0.02)
+			require.Len(t, last.Candidates, 2)
+			require.Positive(t, last.Candidates[0].Prefill)
+			require.Len(t, last.Candidates[0].Values, len(last.Terms))
+			require.Len(t, got.Shadows, len(got.Looks)-1, "only of what the policy has decided")
+		})
+	}
+}
+
 // TestSLOOfABrokenAnswer: what was let in is not turned away because its engine failed.
 func TestSLOOfABrokenAnswer(t *testing.T) {
 	r := newRig(t, testConfig(), 1)
@@ -131,6 +171,9 @@ func TestTPOTRefused(t *testing.T) {
 		r.step(stream.Steps{Replica: "b", Gap: 20 * time.Millisecond})
 	}
 	require.Len(t, r.places(ask(1, 40*time.Millisecond)), 1, "the other one can")
+	would := r.supposes(&stream.Request{Model: "m", N: 1, SLO: stream.SLO{TPOT: new(15 * time.Millisecond)}}, ids(2, 100))
+	require.Contains(t, would.Summary, "would be refused (too slow): a token is expected every ")
+	require.Len(t, would.Looks[0].Candidates, 2)
 	f := r.fault(ask(2, 15*time.Millisecond))
 	require.Equal(t, codeSLO, f.Code)
 	require.Contains(t, f.Message, "one has to come every 15ms")
@@ -252,7 +295,16 @@ func (c *clerk) come(t *rapid.T) {
 	sub := c.askFor(req, ids(len(c.subs), rapid.IntRange(1, 800).Draw(t, "tokens")))
 	c.subs = append(c.subs, sub)
 	c.came[sub.Call] = c.now
+	held := c.m.waiting.Len()
+	would := c.supposes(req, sub.Prompts[0].IDs).Summary
+	require.Equal(t, held, c.m.waiting.Len(), "what is only asked does not wait")
 	c.step(sub)
+	said := ""
+	if len(c.answers(sub)) > 0 {
+		said = c.fault(sub).Message
+	}
+	const late = "the first token is expected after"
+	require.Equal(t, strings.HasPrefix(said, late), strings.HasPrefix(would, "would be refused (too late): "+late), "%s\n%s", would, said)
 }
 
 func (c *clerk) leave(sub *stream.Submit, did map[string]int) {

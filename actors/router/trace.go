@@ -1,11 +1,14 @@
 package router
 
 import (
+	"math"
 	"time"
 
 	"plimsoll/actors/explain"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring/policy"
+	"plimsoll/scoring/queue"
+	"plimsoll/scoring/slo"
 )
 
 // noted is what was noted last of a leg's decisions: that it is held, for this cause and this replica. next is that of another leg.
@@ -60,6 +63,27 @@ func (m *machine) traced(e *entry, ask stream.Ask, d *policy.Demand, fits []poli
 	return dec
 }
 
+// traceDecided notes a decision with its table.
+func (m *machine) traceDecided(e *entry, ask stream.Ask, d *policy.Demand, fits []policy.Fit, dec policy.Decision) {
+	if m.trace != nil {
+		values := m.trace.Values(m.policy, &m.pass.pass, d, fits)
+		m.trace.Decided(subjectOf(e, ask.Leg), m.policy, &m.pass.pass, d, fits, values, dec)
+	}
+}
+
+// traceTurned notes that an entry is turned away for a cause that is no policy's, with what the replicas would give its first leg.
+func (m *machine) traceTurned(now time.Time, e *entry, cause policy.Cause, retryAfter time.Duration, vs []view) {
+	if m.trace == nil {
+		return
+	}
+	m.ready(now, vs)
+	ask := e.legs()[0]
+	plan := m.plan(e, ask)
+	d := m.demand(e, ask, &plan, vs)
+	fits := m.fits(now, e, ask, &plan, vs, nil)
+	m.traceDecided(e, ask, d, fits, policy.Decision{Verdict: policy.Refuse, Cause: cause, RetryAfter: retryAfter})
+}
+
 // lastNoted is what was noted last of a leg; nil: nothing.
 func (e *entry) lastNoted(leg int) *noted {
 	n := e.noted
@@ -73,6 +97,8 @@ func (e *entry) lastNoted(leg int) *noted {
 func subjectOf(e *entry, leg int) explain.Subject {
 	kind := explain.Fresh
 	switch {
+	case e.supposed:
+		kind = explain.Asked
 	case e.sub.Hedge:
 		kind = explain.Hedge
 	case e.sub.Begun:
@@ -97,22 +123,64 @@ func (m *machine) traceWithdrawn(e *entry) {
 	}
 }
 
-// suppose decides for a request that there is not, into the trace. It draws at most numbers that break ties.
+// supposedID is that of an entry that there is not: it comes after all others.
+const supposedID = queue.ID(math.MaxUint64)
+
+// suppose decides for a request that there is not, into the trace. It draws at most numbers that break ties or spread retries.
 func (m *machine) suppose(now time.Time, s *Suppose, vs []view) {
 	sub := &stream.Submit{Call: &stream.Call{Request: s.Request}, Arrival: now, Prompts: s.Prompts, Legs: []stream.Ask{{}}}
-	e := newEntry(0, sub)
+	e := newEntry(supposedID, sub)
+	e.came, e.supposed = now, true
 	m.settle(vs)
 	m.look(now, vs)
 	if m.pass.changed {
 		m.due = true // the next pump looks at all that waits, as it would have for that change
 	}
 	m.know(now, e, vs)
-	ask := sub.Legs[0]
+	if away := m.supposed(now, e, vs); away != nil {
+		m.trace.Rejected(now, subjectOf(e, 0), e.tokens(), away.fault.Message)
+	}
+}
+
+// supposed goes the way of a newcomer, up to where it would take a place in the queue or on a replica: see admit.
+func (m *machine) supposed(now time.Time, e *entry, vs []view) *turned {
+	if away := m.outOfBounds(now, e, vs); away != nil {
+		m.traceTurned(now, e, policy.TooLarge, 0, vs)
+		return away
+	}
+	if away := m.tooSlow(now, e, vs); away != nil {
+		return away
+	}
+	var ahead slo.Ahead
+	if m.waiting.Len() > 0 {
+		if away := m.useless(now, e, vs); away != nil {
+			return away
+		}
+		if err := m.waiting.Push(e.queued(m.cfg.TenantWeights)); err != nil {
+			away := m.full(now, e, err, vs)
+			m.traceTurned(now, e, policy.NoRoom, away.fault.RetryAfter, vs)
+			return away
+		}
+		ahead = m.ahead(now, e)
+		m.waiting.Remove(e.id)
+	}
+	if e.aims() {
+		if away := m.hopeless(now, e, ahead, vs); away != nil {
+			return away
+		}
+	}
+	ask := e.legs()[0]
 	plan := m.plan(e, ask)
 	d := m.demand(e, ask, &plan, vs)
 	fits := m.fits(now, e, ask, &plan, vs, nil)
 	values := m.trace.Values(m.policy, &m.pass.pass, d, fits)
-	subject := subjectOf(e, 0)
-	subject.Kind = explain.Asked
-	m.trace.Decided(subject, m.policy, &m.pass.pass, d, fits, values, m.policy.Decide(d, fits))
+	dec := m.policy.Decide(d, fits)
+	m.trace.Decided(subjectOf(e, 0), m.policy, &m.pass.pass, d, fits, values, dec)
+	switch {
+	case dec.Verdict == policy.Refuse:
+		return m.refused(now, e, ask, dec, vs)
+	case dec.Verdict == policy.Dispatch && e.aims():
+		return m.tooLate(now, e, m.firstIn(now, d, dec.Index), vs)
+	}
+	return nil
 }

@@ -13,7 +13,9 @@ import (
 	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
+	"plimsoll/scoring"
 	"plimsoll/scoring/policy"
+	"plimsoll/scoring/queue"
 )
 
 // watchedRig is a rig whose decisions are remembered, and tried on shadows.
@@ -263,6 +265,19 @@ func TestSupposing(t *testing.T) {
 	require.Equal(t, 1, r.m.waiting.Len())
 	r.pass(time.Minute)
 	r.empty()
+}
+
+// TestSupposingAtTheBounds: what a newcomer would be refused for is said of one that is only supposed, too.
+func TestSupposingAtTheBounds(t *testing.T) {
+	cfg := testConfig()
+	cfg.PromptTokensMax, cfg.Queue.RequestsMax = new(scoring.Tokens(950)), 2
+	r := newRig(t, cfg, 1)
+	require.Contains(t, r.supposes(named(""), ids(1, 951)).Summary, "would be refused (too large): the prompt has 951 tokens, but this server takes at most 950")
+	fillAll(r)
+	r.crowd(2, queue.Default)
+	got := r.supposes(named(""), ids(2, 100))
+	require.Equal(t, "would be refused (no room): all replicas are busy and the queue is full (2 requests); try again later", got.Summary)
+	require.Len(t, got.Looks[0].Candidates, 1)
 }
 
 // TestSupposingHidesNoChange: a replica that comes back is noticed by those that wait though it was supposed on first.

@@ -30,7 +30,7 @@ func explainCommand(t terminal) *cli.Command {
 		Name:  "explain",
 		Usage: "say why requests went where they did, or where one would go now",
 		UsageText: "plimsoll explain --admin URL [--last N]\nplimsoll explain --admin URL --request ID\n" +
-			"plimsoll explain --admin URL --prompt TEXT [--max-tokens N]\nplimsoll explain --admin URL --body FILE",
+			"plimsoll explain --admin URL --prompt TEXT [--max-tokens N] [--slo-ttft TIME]\nplimsoll explain --admin URL --body FILE",
 		Description: "Asks the admin port of a running plimsoll serve (--admin-listen there). Nothing is sent to an engine.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "admin", Usage: "`URL` of the admin port, e.g. http://127.0.0.1:9090"},
@@ -42,6 +42,9 @@ func explainCommand(t terminal) *cli.Command {
 			&cli.StringFlag{Name: "body", Usage: "say where the chat in `FILE` would go now, a body of /v1/chat/completions; -: the standard input"},
 			&cli.StringFlag{Name: "model", Usage: "the served model's `NAME` with --prompt and --tokens (default: the only one)"},
 			&cli.IntFlag{Name: "max-tokens", Usage: "let the answer to --prompt or --tokens have at most `N` tokens"},
+			&cli.StringFlag{Name: "service-tier", Usage: "ask for --prompt or --tokens as a request of tier `NAME`: default, priority or flex"},
+			&cli.DurationFlag{Name: "slo-ttft", Usage: "ask as one whose first token has to come within `TIME` (X-Slo-Ttft-Ms)"},
+			&cli.DurationFlag{Name: "slo-tpot", Usage: "ask as one whose later tokens have to come within `TIME` each (X-Slo-Tpot-Ms)"},
 			&cli.BoolFlag{Name: "json", Usage: "print what the admin port answers"},
 		},
 		Action: func(c *cli.Context) error {
@@ -67,10 +70,11 @@ type adminQuestion struct {
 	method, url string
 	body        []byte
 	key         string
+	header      http.Header
 }
 
 func questionOf(c *cli.Context, t terminal) (adminQuestion, error) {
-	q := adminQuestion{method: http.MethodGet}
+	q := adminQuestion{method: http.MethodGet, header: http.Header{}}
 	base, err := url.Parse(c.String("admin"))
 	if c.String("admin") == "" || err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return q, errors.New("plimsoll explain needs --admin URL: the address of --admin-listen of the running serve, e.g. http://127.0.0.1:9090")
@@ -91,8 +95,11 @@ func questionOf(c *cli.Context, t terminal) (adminQuestion, error) {
 	if given > 1 {
 		return q, errors.New("choose one of --request, --last, --prompt, --tokens and --body")
 	}
-	if !c.IsSet("prompt") && !c.IsSet("tokens") && (c.IsSet("model") || c.IsSet("max-tokens")) {
-		return q, errors.New("--model and --max-tokens go with --prompt or --tokens; a --body says them itself")
+	if !c.IsSet("prompt") && !c.IsSet("tokens") && (c.IsSet("model") || c.IsSet("max-tokens") || c.IsSet("service-tier")) {
+		return q, errors.New("--model, --max-tokens and --service-tier go with --prompt or --tokens; a --body says them itself")
+	}
+	if err := q.hurry(c); err != nil {
+		return q, err
 	}
 	at := base.JoinPath("debug", "decisions")
 	switch {
@@ -120,6 +127,24 @@ func questionOf(c *cli.Context, t terminal) (adminQuestion, error) {
 	return q, nil
 }
 
+// hurry puts the SLOs of a request that is not made into the headers of the question.
+func (q adminQuestion) hurry(c *cli.Context) error {
+	for flag, header := range map[string]string{"slo-ttft": "X-Slo-Ttft-Ms", "slo-tpot": "X-Slo-Tpot-Ms"} {
+		if !c.IsSet(flag) {
+			continue
+		}
+		switch d := c.Duration(flag); {
+		case !c.IsSet("prompt") && !c.IsSet("tokens") && !c.IsSet("body"):
+			return fmt.Errorf("--%s goes with --prompt, --tokens or --body", flag)
+		case d <= 0:
+			return fmt.Errorf("--%s must be positive, not %s", flag, d)
+		default:
+			q.header.Set(header, strconv.FormatFloat(d.Seconds()*1000, 'f', -1, 64))
+		}
+	}
+	return nil
+}
+
 // promptBody is the question of --prompt or --tokens.
 func promptBody(c *cli.Context) ([]byte, error) {
 	body := map[string]any{}
@@ -138,6 +163,9 @@ func promptBody(c *cli.Context) ([]byte, error) {
 	}
 	if c.IsSet("model") {
 		body["model"] = c.String("model")
+	}
+	if c.IsSet("service-tier") {
+		body["service_tier"] = c.String("service-tier")
 	}
 	if c.IsSet("max-tokens") {
 		body["max_tokens"] = c.Int("max-tokens")
@@ -164,6 +192,7 @@ func (q adminQuestion) send() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	req.Header = q.header
 	if q.key != "" {
 		req.Header.Set("Authorization", "Bearer "+q.key)
 	}

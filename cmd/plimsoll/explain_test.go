@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/admin"
+	"plimsoll/actors/stream"
+	"plimsoll/scoring/queue"
 )
 
 // served runs a node in this process until the test ends and returns the URLs of its two ports.
@@ -65,7 +67,10 @@ func chats(t *testing.T, api, id string) string {
 var rows = regexp.MustCompile(`(?m)^ +sim-\d +(ready|warming) `)
 
 func TestExplainOnARunningNode(t *testing.T) {
-	api, operators := served(t, func(c *Config) { c.ShadowPolicies = []shadowPolicy{"round-robin"} })
+	api, operators := served(t, func(c *Config) {
+		c.ShadowPolicies = []shadowPolicy{"round-robin"}
+		c.SLOs = []SLOSpec{{Class: queue.Flex, SLO: stream.SLO{TTFT: new(time.Microsecond)}}}
+	})
 	require.Equal(t, "my//first.1", chats(t, api, "my//first.1"))
 	given := chats(t, api, "")
 
@@ -90,6 +95,10 @@ func TestExplainOnARunningNode(t *testing.T) {
 	require.Equal(t, 2, strings.Count(explained("--last", "5"), "policy token-load"))
 
 	require.Contains(t, explained("--prompt", "hello", "--max-tokens", "5"), "would go to sim-")
+	require.Contains(t, explained("--prompt", "hello", "--slo-ttft", "1us"), "would be refused (too late): the first token is expected after ")
+	require.Contains(t, explained("--prompt", "hello", "--slo-tpot", "1us"), "would be refused (too slow): ")
+	require.Contains(t, explained("--prompt", "hello", "--slo-ttft", "1h"), "would go to sim-")
+	require.Contains(t, explained("--prompt", "hello", "--service-tier", "flex"), "would be refused (too late): ", "by what goes for that class")
 	require.Contains(t, explained("--tokens", "1, 2,3", "--model", "plimsoll-sim"), "3 prompt tokens")
 	file := filepath.Join(t.TempDir(), "chat.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"model":"plimsoll-sim","messages":[{"role":"user","content":"hi"}]}`), 0o600))
@@ -120,6 +129,9 @@ func TestExplainExplainsMistakes(t *testing.T) {
 		"e.g. http://127.0.0.1:9090":   {"--admin", "127.0.0.1:9090"},
 		"choose one of":                {"--admin", "http://x", "--request", "a", "--prompt", "b"},
 		"go with --prompt or --tokens": {"--admin", "http://x", "--request", "a", "--max-tokens", "4"},
+		"--service-tier go with":       {"--admin", "http://x", "--body", "x", "--service-tier", "flex"},
+		"--slo-ttft goes with":         {"--admin", "http://x", "--slo-ttft", "1s"},
+		"--slo-tpot must be positive":  {"--admin", "http://x", "--prompt", "b", "--slo-tpot", "0s"},
 		"no token ID":                  {"--admin", "http://x", "--tokens", "1,b"},
 		"--last must be at least 1":    {"--admin", "http://x", "--last", "0"},
 		"--request is empty":           {"--admin", "http://x", "--request", ""},

@@ -150,7 +150,7 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	n.admin.handle(admin.New(admin.Deps{
 		Replicas: n.system.Replicas, Metrics: m.Handler(), Authorized: authorized, Orders: orders, Now: time.Now,
 		Add:       n.adder(name, specsOf(replicas), source, t.getenv),
-		Decisions: n.system.Decisions, DecisionsOf: n.system.DecisionsOf, Suppose: n.system.Suppose,
+		Decisions: n.system.Decisions, DecisionsOf: n.system.DecisionsOf, Suppose: n.system.Suppose, Urgency: edge.Urgency,
 		Remove: func(name string) error { return n.system.Remove(scoring.ReplicaID(name)) },
 		Drain: func(name string, wait *time.Duration) error {
 			if wait == nil {

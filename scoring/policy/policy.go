@@ -42,12 +42,14 @@ type Cause uint8
 // Causes of a verdict.
 const (
 	NoCause    Cause = iota // dispatched
-	NoRoom                  // held: replicas that serve have no room
+	NoRoom                  // held: replicas that serve have no room; refused, by the router: and too much waits for it
 	AllCool                 // held: all that have room shed a request a moment ago
 	BetterBusy              // held: the replica at Index costs less, prefill queue included, but takes no prompt yet
 	BetterFull              // held: the replica at Index costs less, wait for room included
 	NoReplica               // refused: none serves that could hold it (503)
 	TooLarge                // refused: it exceeds every replica of the model (400)
+	TooLate                 // refused, by the router: its first token would come later than its SLO says (429)
+	TooSlow                 // refused, by the router: so would those after it (429)
 
 	NumCauses
 )
@@ -69,6 +71,10 @@ func (c Cause) String() string {
 		return "no replica"
 	case TooLarge:
 		return "too large"
+	case TooLate:
+		return "too late"
+	case TooSlow:
+		return "too slow"
 	case NumCauses:
 	}
 	return "unknown"
@@ -83,6 +89,18 @@ type Decision struct {
 	Cause Cause
 	// RetryAfter is when a refused client may try again; 0 where trying again is no use.
 	RetryAfter time.Duration
+}
+
+// ByPolicy says whether the decision is a policy's, and not its router's alone.
+func (d Decision) ByPolicy() bool {
+	switch d.Cause {
+	case TooLate, TooSlow:
+		return false
+	case NoRoom:
+		return d.Verdict != Refuse
+	case NoCause, AllCool, BetterBusy, BetterFull, NoReplica, TooLarge, NumCauses:
+	}
+	return true
 }
 
 // Policy ranks replicas. It is not safe for concurrent use: the router owns it.
