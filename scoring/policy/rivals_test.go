@@ -304,3 +304,44 @@ func TestLeastByHand(t *testing.T) {
 	require.Equal(t, 1, decide(rival(t, "least-requests"), start, hundred(), fleet).Index, "3, 2 and 4 requests")
 	require.Equal(t, 2, decide(rival(t, "least-tokens"), start, hundred(), fleet).Index, "900, 5000 and 800 tokens")
 }
+
+// TestP2CByHand: two different ones of those that can take it are drawn, all pairs alike, and the one with fewer requests takes it;
+// of two that have as many, the first that was drawn. What else is known of them does not count.
+func TestP2CByHand(t *testing.T) {
+	decisions{
+		{"of two both are drawn", []candidate{roomy("1", running(3)), roomy("2", running(2))}, 1},
+		{"asked but not seen there yet counts", []candidate{roomy("1", running(2)), roomy("2", func(c *candidate) { c.Pending.Requests = 3 })}, 0},
+		{"neither cache nor length do", []candidate{roomy("1", both(running(3), cached(100))), roomy("2", queued(10_000))}, 1},
+		{"who has no room is not drawn", []candidate{full("1"), roomy("2", running(9)), full("3")}, 1},
+	}.check(t, "p2c")
+
+	// Of 0, 1, 2 and 3 requests there are six pairs: the least is in three of them, the next in two others, the next in one.
+	fleet := []candidate{roomy("1", running(2)), roomy("2", running(0)), roomy("3", running(3)), roomy("4", running(1)), full("5")}
+	p := rival(t, "p2c")
+	_, fits := looked(p, start, fleet, policy.Queue{})
+	draws := rand.New(rand.NewPCG(1, 2)) // those of the policy
+	taken := make([]int, len(fleet))
+	for range 12_000 {
+		first, second := draws.IntN(4), draws.IntN(3)
+		if second >= first {
+			second++
+		}
+		want := first
+		if fleet[second].Load.Running < fleet[first].Load.Running {
+			want = second
+		}
+		got := p.Decide(hundred(), fits).Index
+		require.Equal(t, want, got)
+		taken[got]++
+	}
+	for i, want := range []float64{2000, 6000, 0, 4000, 0} {
+		require.InDelta(t, want, taken[i], 200)
+	}
+
+	same := []candidate{roomy("1", running(5)), roomy("2", running(5))}
+	_, fits = looked(p, start, same, policy.Queue{})
+	for range 50 {
+		require.Equal(t, draws.IntN(2), p.Decide(hundred(), fits).Index)
+		draws.IntN(1) // the other one
+	}
+}

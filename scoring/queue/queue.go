@@ -60,7 +60,7 @@ func (c Config) Validate() error {
 	case c.PromoteAfter <= 0:
 		return errors.New("queue-promote-after must be positive")
 	case !(c.PrefillWeight >= 0):
-		return errors.New("queue-prefill-weight must not be negative")
+		return errors.New("the queue's PrefillWeight must not be negative")
 	}
 	return nil
 }
