@@ -54,6 +54,8 @@ func replayCommand(t terminal) *cli.Command {
 			&cli.IntFlag{Name: "block-tokens", Usage: "KV blocks of `N` tokens; smaller ones take longer to simulate", Value: spec.BlockTokens},
 			&cli.BoolFlag{Name: "unequal", Usage: "every second replica works at a third of the speed, with half the cache"},
 			&cli.StringFlag{Name: "admission", Usage: "reserve the `MODE` output: expected or strict", Value: defaults.Admission.String()},
+			&cli.Float64Flag{Name: "weight-reuse", Usage: "lean to cache reuse with `WEIGHT` above 1, to even load below it, where a policy weighs them", Value: defaults.Policy.Weights.Reuse},
+			&cli.Float64Flag{Name: "weight-ttft", Usage: "lean to a short time to the first token with `WEIGHT` above 1, to the pace of all answers below it, likewise", Value: defaults.Policy.Weights.TTFT},
 			&cli.DurationFlag{Name: "queue-timeout", Usage: "a request waits `TIME` for room at most", Value: defaults.QueueTimeout},
 			&cli.DurationFlag{Name: "slo-ttft", Usage: "a good answer begins within `TIME`", Value: slo.TTFT},
 			&cli.DurationFlag{Name: "slo-ttft-per-token", Usage: "and so much `TIME` for each token of its prompt", Value: slo.TTFTPerToken},
@@ -104,7 +106,8 @@ func replay(c *cli.Context, tell func(trial.Progress)) (*trial.Report, error) {
 // simulatedOnly lists the flags that say nothing to a live endpoint.
 func simulatedOnly() []string {
 	return []string{
-		"policy", "load", "saturation", "seeds", "replicas", "profile", "capacity-tokens", "slots", "block-tokens", "unequal", "admission", "queue-timeout",
+		"policy", "load", "saturation", "seeds", "replicas", "profile", "capacity-tokens", "slots", "block-tokens", "unequal", "admission", "weight-reuse",
+		"weight-ttft", "queue-timeout",
 	}
 }
 
@@ -181,6 +184,12 @@ func replayConfig(c *cli.Context) (trial.Config, error) {
 		return config, err
 	}
 	config.Router.QueueTimeout = c.Duration("queue-timeout")
+	weights := &config.Router.Policy.Weights
+	for name, to := range map[string]*float64{"weight-reuse": &weights.Reuse, "weight-ttft": &weights.TTFT} {
+		if *to = c.Float64(name); !(*to > 0 && *to <= weightMax) {
+			return config, fmt.Errorf("--%s must be above 0 and at most %d, not %g", name, weightMax, *to)
+		}
+	}
 	config.Keep = keeps(c)
 	return config, config.Validate()
 }

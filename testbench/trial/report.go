@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"plimsoll/scoring/cost"
 	"plimsoll/testbench/fleet"
 	"plimsoll/testbench/report"
 )
@@ -15,12 +16,19 @@ type Report struct {
 	Traffic    Traffic     `json:"traffic"`
 	Fleet      *fleet.Spec `json:"fleet,omitempty"`  // nil: a live endpoint
 	Target     string      `json:"target,omitempty"` // its address
+	Weights    *Weights    `json:"weights,omitempty"`
 	SLO        SLO         `json:"slo"`
 	Load       *float64    `json:"load,omitempty"`
 	Saturation float64     `json:"saturation_per_second,omitempty"`
 	Policies   []string    `json:"policies"`
 	Seeds      []uint64    `json:"seeds"`
 	Runs       []Run       `json:"runs"`
+}
+
+// Weights are how the policies were leaned that weigh anything.
+type Weights struct {
+	Reuse float64 `json:"reuse"`
+	TTFT  float64 `json:"ttft"`
 }
 
 // Run is one policy on one seed.
@@ -153,6 +161,9 @@ func (r *Report) Head() string {
 		if len(r.Runs) > 0 && r.Runs[0].LateP99 != nil {
 			text += fmt.Sprintf(", asked at most %.1f ms late (p99)", 1000*float64(*r.Runs[0].LateP99))
 		}
+	}
+	if r.Weights != nil && *r.Weights != Weights(cost.DefaultWeights()) {
+		text += fmt.Sprintf("; weights: reuse %g, TTFT %g", r.Weights.Reuse, r.Weights.TTFT)
 	}
 	if r.Load != nil {
 		text += fmt.Sprintf("; load %g of %.2f a second", *r.Load, r.Saturation)

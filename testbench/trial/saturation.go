@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"plimsoll/actors/router"
 	"plimsoll/scoring/policy"
 	"plimsoll/testbench/fleet"
 )
@@ -29,8 +30,10 @@ func references() []string {
 const backlogEach = 4
 
 // saturate returns the requests a second that a fleet gets through while there is always more to do: the best of the
-// references. The first and the last tenth of the requests do not count: the fleet fills, and runs empty.
+// references, as they are by default, so that load 1 is the same however the router is set that is tried. The first and the last tenth of the requests do not count: the fleet fills, and runs empty.
 func saturate(c Config, seed uint64, tell func(policy string, p fleet.Progress)) (float64, error) {
+	c.Router = router.DefaultConfig(fleet.Model)
+	c.Router.QueueTimeout = 24 * time.Hour
 	best := 0.0
 	for _, name := range references() {
 		run, err := c.simulated(name, seed)
@@ -38,7 +41,6 @@ func saturate(c Config, seed uint64, tell func(policy string, p fleet.Progress))
 			return 0, err
 		}
 		run.Backlog = new(backlogEach * len(run.Engines))
-		run.Router.QueueTimeout = 24 * time.Hour
 		source, done, err := c.Traffic.open(seed)
 		if err != nil {
 			return 0, err

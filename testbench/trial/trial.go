@@ -105,7 +105,9 @@ func Simulate(c Config, deps Deps) (*Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	r := &Report{Traffic: c.Traffic, Fleet: &c.Fleet, SLO: c.SLO, Policies: c.Policies, Seeds: c.Seeds, Load: c.Load}
+	r := &Report{
+		Traffic: c.Traffic, Fleet: &c.Fleet, Weights: new(Weights(c.Router.Policy.Weights)), SLO: c.SLO, Policies: c.Policies, Seeds: c.Seeds, Load: c.Load,
+	}
 	for i, seed := range c.Seeds {
 		m, err := c.Traffic.measure(seed)
 		if err != nil {
