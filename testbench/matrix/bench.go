@@ -85,6 +85,24 @@ func (b *Bench) known() (known, error) {
 	return k, nil
 }
 
+// Known returns the lines of the cells that the file has.
+func (b *Bench) Known() ([]Line, error) {
+	if err := b.Matrix.Validate(); err != nil {
+		return nil, err
+	}
+	k, err := b.known()
+	if err != nil {
+		return nil, err
+	}
+	var lines []Line
+	for _, c := range b.Matrix.Cells() {
+		if l, ok := k.cells[c]; ok {
+			lines = append(lines, l)
+		}
+	}
+	return lines, nil
+}
+
 // Run runs the cells that the file lacks, and returns the lines of all. If ctx ends, what runs is ended first.
 func (b *Bench) Run(ctx context.Context) ([]Line, error) {
 	if err := b.Matrix.Validate(); err != nil {

@@ -43,6 +43,12 @@ func TestABenchGoesOnWhereItStopped(t *testing.T) {
 	_, err := b.Run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, [2]int{1, 4}, [2]int{*saturations, *cells})
+	m.Seeds = 2
+	b, saturations, cells = bench(m, file)
+	known, err := b.Known()
+	require.NoError(t, err)
+	require.Len(t, known, 4)
+	require.Equal(t, [2]int{0, 0}, [2]int{*saturations, *cells})
 
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)

@@ -44,6 +44,7 @@ func run(args []string) error {
 	file := flags.String("cells", ".tmp/bench-policy/cells.jsonl", "`FILE` of what was run")
 	build := flags.String("build", "unnamed", "`NAME` of the code that runs")
 	reuse := flags.Bool("reuse", false, "take what other builds have run, too")
+	known := flags.Bool("known", false, "run nothing: write what the cells that are there say")
 	workers := flags.Int("workers", runtime.GOMAXPROCS(0), "`N` runs at a time")
 	results := flags.String("results", "", "write `FILE`, as Markdown (default: print it)")
 	command := flags.String("command", "make bench-policy", "`WORDS` that the results name as what made them")
@@ -56,7 +57,11 @@ func run(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b := matrix.Bench{Matrix: m, File: *file, Build: *build, Reuse: *reuse, Workers: *workers, Tell: tell}
-	lines, err := b.Run(ctx)
+	bench := func() ([]matrix.Line, error) { return b.Run(ctx) }
+	if *known {
+		bench = b.Known
+	}
+	lines, err := bench()
 	if err != nil {
 		return err
 	}
