@@ -76,6 +76,27 @@ func (d *Machine) HeldUntil(call *stream.Call) (time.Time, bool) {
 	return e.bound, true
 }
 
+// Asks is the request that a ticket is asked for; nil: for none any more.
+func (d *Machine) Asks(ticket scoring.Ticket) *stream.Call {
+	if a := d.m.tickets[ticket]; a != nil {
+		return a.by.entry.sub.Call
+	}
+	return nil
+}
+
+// Charge is the service that a request comes to which waits, or for which replicas were asked, as its tenant is charged for it in the
+// queue, in seconds; false if there is no such request.
+func (d *Machine) Charge(call *stream.Call) (float64, bool) {
+	e := d.m.queuedAs[call]
+	if by := d.m.byCall[call]; by != nil {
+		e = by.entry
+	}
+	if e == nil {
+		return 0, false
+	}
+	return e.chargeSeconds, true
+}
+
 // Residue counts what the machine holds of requests: in the queue, in its sets of reservations under way, and in what it
 // has booked for them. Without requests it is all zero.
 type Residue struct {

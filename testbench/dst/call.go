@@ -46,6 +46,7 @@ type call struct {
 	rejected  bool            // the router has turned it away
 	roomSince time.Duration   // since when somebody idle could take it; none: nobody can
 	race      race
+	turn      turn
 	stepping  *stepSeen // what the step in hand has done; nil: nobody asks
 }
 

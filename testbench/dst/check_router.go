@@ -34,6 +34,9 @@ func (w *world) checkPlaced(c *call, m stream.Placed) {
 		if rec.grants == 0 || rec.releases > 0 {
 			w.violate(Grant, "call %d is given ticket %d, granted %d times and ended %d times", c.n, number, rec.grants, rec.releases)
 		}
+		if rec.call != nil && rec.call != c {
+			w.violate(Grant, "call %d is given ticket %d, which was asked for call %d", c.n, number, rec.call.n)
+		}
 		if seen[p.Leg] {
 			w.violate(Outcome, "call %d: leg %d is placed twice", c.n, p.Leg)
 		}
@@ -85,6 +88,10 @@ func (w *world) checkRejected(c *call, m stream.Rejected) {
 	waited := w.now - c.waited
 	switch m.Fault.Kind {
 	case fault.Contended:
+		if m.Fault.Code == codeSLO {
+			w.checkMissed(c)
+			return
+		}
 		shed := false
 		for _, l := range c.legs {
 			shed = shed || l.lastFail != nil && faultKind(l.lastFail) == fault.Contended
@@ -187,6 +194,7 @@ func (w *world) watch() {
 		if w.now-c.waited > bound {
 			w.violate(Hold, "call %d has waited %s and may wait %s", c.n, w.now-c.waited, bound)
 		}
+		w.watchLine(c)
 		if !c.encoded || w.router.box.suspended || !w.hasRoom(c) {
 			c.roomSince = none
 			continue

@@ -16,6 +16,8 @@ const (
 	Once                         // one grant and one end a ticket
 	Zero                         // at the end nothing is left anywhere
 	Outcome                      // every request ends once, and fails for a cause only
+	Class                        // nobody gets a place that somebody of a higher class could take and waits for
+	Share                        // tenants who wait take turns by what they have had and their weights
 	Hold                         // nobody waits whom an idle replica could take, and nobody waits too long
 	Exclusion                    // no attempt goes to a life of an engine that has failed the leg
 	Amplification                // engines get no more requests than there are reasons for
@@ -29,7 +31,7 @@ const (
 )
 
 var checkerNames = [NumCheckers]string{
-	"grant", "growth", "cover", "once", "zero", "outcome", "hold", "exclusion", "amplification", "output", "index", "live",
+	"grant", "growth", "cover", "once", "zero", "outcome", "class", "share", "hold", "exclusion", "amplification", "output", "index", "live",
 	"cancel", "sanity",
 }
 

@@ -193,8 +193,9 @@ func (c *client) caused() bool {
 		return c.troubled
 	case fault.NoReplica:
 		return c.b.harmed
-	case fault.Contended:
-		return true // the fleet is small
+	case fault.Contended: // the fleet is small
+		slo := c.was.req.SLO
+		return c.now.fault.Code != codeSLO || slo.TTFT != nil || slo.TPOT != nil
 	case fault.BadInput, fault.ContextLength: // it fits nobody: then it fitted nobody before, unless the fleet was another one
 		return c.was.fault != nil && c.was.fault.Kind == c.now.fault.Kind || c.b.drained
 	case fault.Unauthorized, fault.Forbidden, fault.ModelNotFound, fault.NotFound, fault.MethodNotAllowed, fault.BodyTooLarge,

@@ -40,6 +40,26 @@
 // longer than its connection's proof is waited for. At the end every feed that can must be live, and hold what the engine
 // holds. While the index is approximate it may claim what was sent there in this life.
 //
+// # The queue
+//
+// About half of the seeds have tiers: classes, tenants with weights and SLOs, and crowds of short requests that come within a moment, so
+// that many wait. Tiers are drawn by a generator of their own, so the fleet, the requests and the faults of a seed are those that it
+// would have without. Who stands in the router's queue is known from the messages alone: who was submitted and has no answer, and no
+// ticket that is not answered for.
+//
+//   - Class: at every place that the router asks for, nobody waits whose class, promotions counted, goes before and who could have
+//     taken the very place. Only where that is sure: one leg that is new and was refused nowhere, whose prompt and longest answer
+//     fit into what is free there without sharing anything, that may not be held for a better replica, while no replica ramps up.
+//   - Share: tenants of one class take turns as start-time fair queueing has it (shares); its bound, twice the largest charge ÷
+//     weight, follows where nobody is passed over because he does not fit. What a request is charged is asked of the router, because
+//     it depends on what that has learned; what it adds up to is not. The bound itself is not compared: whoever does not fit lets others
+//     pass, by any amount, and is served first afterwards.
+//   - Hold: nobody stands in the queue when his time is up, nor when his first token could not come in time whoever took him; a
+//     hedge takes no place while anybody waits; and nobody waits for long while somebody has room and he may not be held for a
+//     better one. Until when he may, the policy says: no bound for that follows from the messages.
+//   - Outcome: who is refused for an SLO has one, and no engine was asked to answer him yet. That such a refusal was right is not
+//     looked at: it rests on a prediction, which faults make false.
+//
 // # How the checkers are checked
 //
 // A [Plant] alters what goes into or comes out of a machine, as a bug there would: a release dropped, a claim altered. The

@@ -28,6 +28,9 @@ func TestSeeds(t *testing.T) {
 	require.Greater(t, total.Index.Exact, uint64(2*seeds), "feeds that hold all that their engines do")
 	require.Greater(t, total.Index.Live, uint64(200*seeds), "comparisons of live feeds with what was published")
 	require.Greater(t, total.Index.Less, uint64(20*seeds), "of others")
+	require.Greater(t, total.Queue.Before, uint64(seeds), "places that somebody of a lower class could have taken")
+	require.Greater(t, total.Queue.Turns, uint64(seeds), "turns of one tenant before another")
+	require.Greater(t, total.Queue.Missed, uint64(seeds/2), "requests refused for their SLO")
 	require.Positive(t, total.Index.Returned, "feeds that were silent and are heard again")
 }
 

@@ -22,6 +22,7 @@ type front struct {
 	jobs   map[*call]*stream.Submit
 	armed  time.Duration
 	epoch  uint64
+	steps  uint64 // of the machine
 	panics bool
 }
 
@@ -37,11 +38,16 @@ func (f *front) start() {
 	f.panics = false
 	f.armed = none
 	f.jobs = map[*call]*stream.Submit{}
-	m, err := router.NewMachine(w.plan.router, rand.New(rand.NewPCG(w.cfg.Seed, f.epoch)), w.newTicket)
+	cfg := w.plan.router
+	if plant := w.cfg.Plant; plant != nil && plant.weightless {
+		cfg.TenantWeights = nil
+	}
+	m, err := router.NewMachine(cfg, rand.New(rand.NewPCG(w.cfg.Seed, f.epoch)), w.newTicket)
 	if err != nil {
 		panic(err)
 	}
 	f.m = m
+	w.lineLost()
 	f.box.resume()
 	if f.epoch > 1 {
 		for _, c := range w.calls {
@@ -94,6 +100,8 @@ func (f *front) receive(message any) {
 }
 
 func (f *front) message(message any) {
+	f.steps++
+	f.w.lineHears(message)
 	if plant := f.w.cfg.Plant; plant != nil && plant.toRouter != nil {
 		if message = plant.toRouter(f, message); message == nil {
 			return
@@ -104,6 +112,7 @@ func (f *front) message(message any) {
 }
 
 func (f *front) tick() {
+	f.steps++
 	f.m.Tick(f.w.time(), f.fleet, f.shell())
 	f.arm()
 }
@@ -176,12 +185,16 @@ func (f *front) TellCall(handle *stream.Call, message any) {
 	case stream.Placed:
 		w.note(notePlaced, c.n, m.Number, uint64(len(m.Placements)))
 		w.checkPlaced(c, m)
+		c.leavesLine(m.Number)
 	case stream.Rejected:
 		w.note(noteReject, c.n, m.Number, uint64(m.Fault.Kind))
 		w.checkRejected(c, m)
+		w.shares.unsure(c)
+		c.leavesLine(m.Number)
 	case stream.Withdrawn:
 		w.note(noteWithdrawn, c.n, m.Number, 0)
 		c.taken[m.Number] = true
+		c.leavesLine(m.Number)
 	}
 	c.box.post(&f.box, message)
 }
@@ -193,6 +206,7 @@ func (f *front) Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64
 	w.note(noteReserve, h.n, claim.Ticket.Number, incarnation)
 	rec := w.ticket(claim.Ticket.Number)
 	rec.reserved, rec.host = w.now, h
+	w.checkTurn(h, claim)
 	if h.ref.Place() != nil && h.ref.Capabilities.Sharing != engine.SharingNever {
 		// From now on the router counts the prompt as cached there.
 		h.feed.slot.speculate(w.now, claim.Ticket.Number, claim.SharedKeys, claim.PromptTokens%blockTokens == 0, w.plan.router.SpeculationTTL)
@@ -207,6 +221,7 @@ func (f *front) GiveBack(ref *replica.Ref, ticket scoring.Ticket) {
 	w.note(noteGiveBack, h.n, ticket.Number, 0)
 	h.feed.slot.withdraw(w.now, ticket.Number)
 	w.released(ticket.Number, h)
+	w.lineGivesBack(ticket.Number)
 	h.box.post(&f.box, replica.End{Ticket: ticket, Reason: ledger.Refused})
 }
 

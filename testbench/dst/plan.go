@@ -22,6 +22,7 @@ type plan struct {
 	// Of the answers to replays and of the subscriptions, how many come to harm.
 	badReplays, badFeeds float64
 	router               router.Config
+	tiers                tiers
 	stream               stream.Config
 }
 
@@ -71,6 +72,8 @@ func (w *world) drawPlan() {
 	p.stream.TokenTimeout = w.between(time.Second, 3*time.Second)
 	p.stream.JournalBytes = unread
 	p.stream.HedgeAfter = drawHedging(w.cfg.Seed)
+	p.tiers = drawTiers(w.cfg.Seed)
+	p.tiers.set(&p.router)
 }
 
 const (

@@ -29,11 +29,13 @@ type Plant struct {
 	published func(l *link, seq uint64) uint64                           // the number of a batch that comes
 	// ownBudgets: each request has a retry budget of its own.
 	ownBudgets bool
+	// weightless: the router is told no tenant's weight.
+	weightless bool
 }
 
 // Plants are bugs that an implementation may well have.
 func Plants() []Plant {
-	return slices.Concat(releasePlants(), claimPlants(), answerPlants(), routePlants(), feedPlants(), hedgePlants())
+	return slices.Concat(releasePlants(), claimPlants(), answerPlants(), routePlants(), feedPlants(), hedgePlants(), orderPlants())
 }
 
 // fewer says whether a bug shows at this ticket: not at all of them.

@@ -41,6 +41,13 @@ var foundAt = map[string]uint64{
 	"hedges without a common budget":            10,
 	"a hedge that waits its turn":               30,
 	"a hedge on the replica that is slow":       3,
+	"class ignored in the queue's order":        0,
+	"promotion forgotten":                       80,
+	"tenants served in the order of arrival":    28,
+	"tenants' weights ignored":                  28,
+	"SLO shed of a request that was begun":      5,
+	"SLO that nobody has asked for":             0,
+	"SLO forgotten while it waits":              0,
 }
 
 // seedsOfPlant leaves room for changes of what a seed means.

@@ -36,6 +36,7 @@ type Total struct {
 	Ends         [NumEnds]uint64
 	Coverage     Coverage
 	Index        IndexSeen
+	Queue        QueueSeen
 	Violations   []Result // the first ones that were found
 	Violated     [NumCheckers]uint64
 }
@@ -96,6 +97,7 @@ func (t *Total) add(r *Result) {
 	}
 	t.Coverage.Add(&r.Coverage)
 	t.Index.Add(&r.Index)
+	t.Queue.Add(&r.Queue)
 	if r.Violation != nil {
 		t.Violated[r.Violation.Checker]++
 		if len(t.Violations) < kept {
@@ -130,6 +132,8 @@ func (t *Total) Print(w io.Writer) {
 	}
 	_, _ = fmt.Fprintf(w, ", %d back from approximate, %d distrusted; %d comparisons live, %d others; %d exact at the end",
 		t.Index.Returned, t.Index.Distrusted, t.Index.Live, t.Index.Less, t.Index.Exact)
+	_, _ = fmt.Fprintf(w, "\nqueue: %d of %d places that somebody of a lower class could have taken, %d turns compared with other tenants', %d refused for their SLO",
+		t.Queue.Before, t.Queue.Places, t.Queue.Turns, t.Queue.Missed)
 	_, _ = fmt.Fprintf(w, "\n\n%-16s", "fault")
 	for p := range NumPhases {
 		_, _ = fmt.Fprintf(w, "%10s", p)

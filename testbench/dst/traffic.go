@@ -1,6 +1,8 @@
 package dst
 
 import (
+	"math/rand/v2"
+
 	"plimsoll/actors/fault"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
@@ -48,10 +50,12 @@ func spelling(id uint32) []byte {
 
 var streamModel = stream.Model{Decoder: letters{}, EndTokens: []uint32{idEnd}}
 
-func (w *world) drawTokens(n int) []uint32 {
+func (w *world) drawTokens(n int) []uint32 { return drawTokens(w.rng, n) }
+
+func drawTokens(rng *rand.Rand, n int) []uint32 {
 	ids := make([]uint32, n)
 	for i := range ids {
-		ids[i] = 1 + w.rng.Uint32N(vocabulary-1)
+		ids[i] = 1 + rng.Uint32N(vocabulary-1)
 	}
 	return ids
 }
@@ -65,12 +69,8 @@ func (w *world) drawPrefixes() {
 
 // newCall draws a request. A small one is for a moment's work.
 func (w *world) newCall(small bool) *call {
-	w.callsMade++
-	c := &call{w: w, n: w.callsMade, armed: none, roomSince: none}
-	c.box = mailbox{w: w, owner: c, id: w.newBox()}
-	req := &stream.Request{ID: "q", Model: modelName, N: 1, SkipSpecialTokens: true}
-	c.req = req
-	prompts := 1
+	c := w.blankCall()
+	req, prompts := c.req, 1
 	if small {
 		c.small = true
 		req.MaxTokens, req.IgnoreEOS = new(24), true
@@ -85,14 +85,29 @@ func (w *world) newCall(small bool) *call {
 		}
 		w.drawParameters(req)
 		w.drawClient(c)
+		w.plan.tiers.rank(req)
 	}
-	req.Input.Texts = make([]string, prompts)
-	c.legs = make([]*leg, prompts*req.N)
+	c.filled()
+	return c
+}
+
+// blankCall is a request of one answer, without a prompt.
+func (w *world) blankCall() *call {
+	w.callsMade++
+	c := &call{w: w, n: w.callsMade, armed: none, roomSince: none}
+	c.box = mailbox{w: w, owner: c, id: w.newBox()}
+	c.req = &stream.Request{ID: "q", Model: modelName, N: 1, SkipSpecialTokens: true}
+	return c
+}
+
+// filled makes the legs of a call whose prompts are known.
+func (c *call) filled() {
+	c.req.Input.Texts = make([]string, len(c.ids))
+	c.legs = make([]*leg, len(c.ids)*c.req.N)
 	for i := range c.legs {
 		c.legs[i] = &leg{}
 	}
-	w.legs += len(c.legs)
-	return c
+	c.w.legs += len(c.legs)
 }
 
 func (w *world) drawPrompt() []uint32 {

@@ -37,6 +37,7 @@ type Result struct {
 	Ends      [NumEnds]int // calls, by how they ended
 	Coverage  Coverage
 	Index     IndexSeen
+	Queue     QueueSeen
 	Violation *Violation // nil: all held
 }
 
@@ -93,6 +94,8 @@ type world struct {
 	canaries  int
 	hedges    int // begun
 	hedgesWon int
+	queue     QueueSeen
+	shares    shares
 	budget    *stream.Budget
 	prefixes  [][]uint32 // beginnings that prompts share
 
@@ -107,6 +110,10 @@ type world struct {
 // ticketRecord is what became of a ticket.
 type ticketRecord struct {
 	host     *host
+	call     *call          // for which it was asked
+	sub      *stream.Submit // likewise
+	blocks   scoring.Blocks // of its claim
+	answered bool           // by the replica, as far as the router knows
 	reserved time.Duration
 	grants   int
 	releases int // messages that end it
@@ -146,7 +153,7 @@ func (w *world) run() (result Result) {
 func (w *world) result() Result {
 	r := Result{
 		Seed: w.cfg.Seed, Digest: w.log.digest, Events: w.events, Replicas: w.plan.replicas, Legs: w.legs, KVBatches: w.kvBatches,
-		Attempts: w.attempts, Hedges: w.hedges, HedgesWon: w.hedgesWon, Virtual: w.now, Coverage: w.coverage, Index: w.index, Violation: w.bad,
+		Attempts: w.attempts, Hedges: w.hedges, HedgesWon: w.hedgesWon, Virtual: w.now, Coverage: w.coverage, Index: w.index, Queue: w.queue, Violation: w.bad,
 	}
 	for _, c := range w.calls {
 		if c.ended {
@@ -175,6 +182,7 @@ func (w *world) begins() {
 		}
 	}
 	w.in(watchEvery, evWatch)
+	w.rush()
 }
 
 func (w *world) dispatch(e *event) {

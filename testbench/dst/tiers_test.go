@@ -1,0 +1,65 @@
+package dst
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"plimsoll/actors/stream"
+)
+
+// begun is what a seed has drawn before anything happens.
+type begun struct {
+	at    time.Duration
+	kind  kind
+	fault Fault
+	req   stream.Request
+	ids   [][]uint32
+}
+
+// beginning lists it without what tiers add, and what the run's generator says next.
+func beginning(seed uint64, tiered bool) (all []begun, crowd int, next uint64) {
+	w := newWorld(Config{Seed: seed})
+	w.drawPlan()
+	if !tiered {
+		w.plan.tiers = tiers{}
+	}
+	w.begins()
+	for _, ok := w.due.Peek(); ok; _, ok = w.due.Peek() {
+		e := w.next()
+		b := begun{at: w.now, kind: e.kind, fault: e.fault}
+		if e.kind == evCall {
+			if e.call.small {
+				crowd++
+				continue
+			}
+			b.req, b.ids = *e.call.req, e.call.ids
+			b.req.Class, b.req.Tenant, b.req.SLO = 0, "", stream.SLO{}
+		}
+		all = append(all, b)
+	}
+	return all, crowd, w.rng.Uint64()
+}
+
+// TestTiersChangeNothingElse: fleet, requests and faults of a seed are drawn as if there were no classes, tenants and SLOs.
+func TestTiersChangeNothingElse(t *testing.T) {
+	t.Parallel()
+	const seeds = 60
+	tiered, crowds := 0, 0
+	for seed := range uint64(seeds) {
+		if drawTiers(seed).rng != nil {
+			tiered++
+		}
+		plain, none, next := beginning(seed, false)
+		with, crowd, after := beginning(seed, true)
+		require.Zero(t, none)
+		require.Equal(t, plain, with, "seed %d", seed)
+		require.Equal(t, next, after, "seed %d", seed)
+		if crowd > 0 {
+			crowds++
+		}
+	}
+	require.InDelta(t, seeds/2, tiered, seeds/5)
+	require.Greater(t, crowds, seeds/6)
+}
