@@ -115,6 +115,23 @@ func TestTenantsShareWithinTheBound(t *testing.T) {
 	require.Greater(t, compared, 300)
 }
 
+// TestTurnedAwayIsNotCharged: a request that is refused when its turn comes, because it is too late for its SLO, counts as nothing that
+// its tenant was given.
+func TestTurnedAwayIsNotCharged(t *testing.T) {
+	cfg := testConfig()
+	cfg.QueueTimeout, cfg.Policy.Name = time.Hour, "least-requests"
+	c := newCounter(t, cfg)
+	c.ask(&stream.Request{Tenant: "z"}, 100) // takes the seat
+	late := c.ask(&stream.Request{Tenant: "x", SLO: stream.SLO{TTFT: new(time.Minute)}}, 100)
+	mine := c.ask(&stream.Request{Tenant: "x"}, 100)
+	other := c.ask(&stream.Request{Tenant: "y"}, 100)
+	require.Equal(t, "z", c.next().Call.Request.Tenant)
+	c.now = c.now.Add(2 * time.Minute)
+	require.Same(t, mine, c.next(), "x has had nothing")
+	require.IsType(t, stream.Rejected{}, c.answers(late)[0])
+	require.Same(t, other, c.next())
+}
+
 // TestNoPriorityInversion: at the moment that a request takes the seat nobody waits whose class, promotions counted, goes before its.
 func TestNoPriorityInversion(t *testing.T) {
 	passed, promoted := 0, 0

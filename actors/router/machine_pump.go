@@ -60,6 +60,9 @@ func (m *machine) scan(now time.Time, vs []view) (placed bool) {
 		}
 		if m.place(now, e, vs) {
 			m.dequeued(e)
+			if m.byCall[e.sub.Call] == nil {
+				return queue.Drop // it was turned away
+			}
 			return queue.Take
 		}
 		m.patient(now, e)

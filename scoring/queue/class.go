@@ -132,25 +132,25 @@ type scan[T any] struct {
 	visit func(Entry[T]) Visit
 }
 
-// try visits one request and says whether it leaves.
-func (s *scan[T]) try(w *waiter[T]) (taken bool) {
-	switch s.visit(w.Entry) {
-	case Take:
+// try visits one request and says what becomes of it.
+func (s *scan[T]) try(w *waiter[T]) Visit {
+	v := s.visit(w.Entry)
+	switch v {
+	case Take, Drop:
 		s.queue.forget(w)
-		return true
 	case Stop:
 		s.left = 0
 	case Keep:
 		s.left--
 	}
-	return false
+	return v
 }
 
 func (s *scan[T]) class(c *class[T]) {
 	seen, kept := 0, 0
 	for ; s.left > 0 && seen < len(c.head); seen++ {
 		w := c.head[seen]
-		if !s.try(w) {
+		if v := s.try(w); v == Keep || v == Stop {
 			c.head[kept] = w
 			kept++
 		}
@@ -175,10 +175,13 @@ func (s *scan[T]) tenants(c *class[T]) {
 		at := &rest[0]
 		w := at.next()
 		share := w.ChargeSeconds / w.Weight
-		if s.try(w) {
+		switch s.try(w) {
+		case Take:
 			c.served = max(c.served, at.tag)
 			at.tenant.tag += share
-		} else {
+		case Drop:
+			share = 0
+		case Keep, Stop:
 			at.tenant.line[at.kept] = w
 			at.kept++
 		}

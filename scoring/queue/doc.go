@@ -14,8 +14,8 @@
 // nothing waiting starts from where the last one served stood. Of one tenant the requests go by arrival + K x own prefill,
 // so that short prompts pass a long one for a while, and not for ever; then by ID.
 //
-// Charged is what leaves the queue by a scan, unless it stood at the head: that was charged before. A request that does not
-// fit lets others pass, of whatever tenant; its tenant is charged for what it got, not for what it wanted.
+// Charged is what a scan takes, unless it stood at the head: that was charged before. What is turned away is charged nothing. A
+// request that does not fit lets others pass, of whatever tenant; its tenant is charged for what it got, not for what it wanted.
 //
 // While every request that is tried is taken, two tenants of one class that both have requests waiting differ in charged
 // seconds ÷ weight by at most the sum of their largest charges ÷ weight. An empty queue forgets all tags: whoever finds room

@@ -229,6 +229,7 @@ type Visit uint8
 const (
 	Keep Visit = iota // it stays
 	Take              // it leaves the queue, and its tenant is charged
+	Drop              // it leaves the queue, and gets nothing: its tenant is charged nothing
 	Stop              // it stays, and the scan ends
 )
 

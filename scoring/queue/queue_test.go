@@ -109,7 +109,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestChargedIsWhatWasTaken: a tenant pays for what it got, not for what did not fit, nor for what came back to the head.
+// TestChargedIsWhatWasTaken: a tenant pays for what it got, not for what did not fit or was turned away, nor for what came back to the
+// head.
 func TestChargedIsWhatWasTaken(t *testing.T) {
 	q := queue.New[int](config())
 	push := func(id queue.ID, tenant string, charge float64) {
@@ -135,6 +136,13 @@ func TestChargedIsWhatWasTaken(t *testing.T) {
 	require.NoError(t, q.PushHead(queue.Entry[int]{ID: 9, Arrival: at(9), Tenant: "a", Weight: 1, ChargeSeconds: 50}, start))
 	take(9)
 	require.Equal(t, []queue.ID{3, 1, 4, 5, 6}, ids(q, start))
+	q.Scan(start, q.Len()+1, func(e queue.Entry[int]) queue.Visit {
+		if e.ID == 3 {
+			return queue.Drop
+		}
+		return queue.Keep
+	})
+	require.Equal(t, []queue.ID{4, 1, 5, 6}, ids(q, start), "b has had nothing yet")
 }
 
 // TestLateTenantHasNoCredit: who had nothing waiting while others were served begins where they stand.
@@ -187,36 +195,46 @@ func (w *waiting) class(m *model, now time.Time) queue.Class {
 	return queue.Class(max(0, int(w.Class)-int(up)))
 }
 
+// next is who goes next of those that are left. ahead is what tenants would have had besides, if all that were kept had been taken.
+func (m *model) next(now time.Time, left []waiting, ahead map[share]float64) waiting {
+	tag := func(w *waiting) float64 {
+		s := share{w.class(m, now), w.Tenant}
+		return m.tags[s] + ahead[s]
+	}
+	return slices.MinFunc(left, func(a, b waiting) int {
+		if c := cmp.Compare(a.class(m, now), b.class(m, now)); c != 0 {
+			return c
+		}
+		if a.head != b.head {
+			if a.head {
+				return -1
+			}
+			return 1
+		}
+		if !a.head && a.Tenant != b.Tenant {
+			// Compare the firsts of both tenants by tag; the rest of the order is within one.
+			if c := cmp.Compare(tag(&a), tag(&b)); c != 0 {
+				return c
+			}
+		}
+		return cmp.Or(a.place.Compare(b.place), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+// without leaves one out of a list.
+func without(list []waiting, id queue.ID) []waiting {
+	return slices.DeleteFunc(list, func(w waiting) bool { return w.ID == id })
+}
+
 // order sorts by asking each time who goes next: the definition, not an algorithm.
 func (m *model) order(now time.Time) []waiting {
 	left := slices.Clone(m.entries)
 	ahead := map[share]float64{}
 	var out []waiting
 	for len(left) > 0 {
-		tag := func(w *waiting) float64 {
-			s := share{w.class(m, now), w.Tenant}
-			return m.tags[s] + ahead[s]
-		}
-		best := slices.MinFunc(left, func(a, b waiting) int {
-			if c := cmp.Compare(a.class(m, now), b.class(m, now)); c != 0 {
-				return c
-			}
-			if a.head != b.head {
-				if a.head {
-					return -1
-				}
-				return 1
-			}
-			if !a.head && a.Tenant != b.Tenant {
-				// Compare the firsts of both tenants by tag; the rest of the order is within one.
-				if c := cmp.Compare(tag(&a), tag(&b)); c != 0 {
-					return c
-				}
-			}
-			return cmp.Or(a.place.Compare(b.place), cmp.Compare(a.ID, b.ID))
-		})
+		best := m.next(now, left, ahead)
 		out = append(out, best)
-		left = slices.DeleteFunc(left, func(w waiting) bool { return w.ID == best.ID })
+		left = without(left, best.ID)
 		if !best.head {
 			ahead[share{best.class(m, now), best.Tenant}] += best.ChargeSeconds / best.Weight
 		}
@@ -364,26 +382,29 @@ func TestQueueAgainstList(t *testing.T) {
 			"scan": func(t *rapid.T) {
 				// A pump takes out what it dispatches; it keeps some, and stops anywhere.
 				keepMax := rapid.IntRange(0, 8).Draw(t, "keep at most")
-				order := m.order(now)
-				var seen []queue.ID
+				left := slices.Clone(m.entries)
 				ended := keepMax == 0
 				kept := 0
 				ahead := map[share]float64{}
 				q.Scan(now, keepMax, func(e queue.Entry[string]) queue.Visit {
 					require.False(t, ended)
-					w := order[len(seen)]
-					seen = append(seen, e.ID)
+					w := m.next(now, left, ahead)
+					left = without(left, w.ID)
 					require.Equal(t, w.Entry, e)
 					s := share{w.class(m, now), w.Tenant}
-					v := rapid.SampledFrom([]queue.Visit{queue.Keep, queue.Keep, queue.Take, queue.Take, queue.Stop}).Draw(t, "visit")
+					v := rapid.SampledFrom([]queue.Visit{queue.Keep, queue.Keep, queue.Take, queue.Take, queue.Drop, queue.Stop}).Draw(t, "visit")
 					switch v {
 					case queue.Take:
 						if !w.head {
 							m.served[s.class] = max(m.served[s.class], m.tags[s]+ahead[s])
 							m.tags[s] += w.ChargeSeconds / w.Weight
 						}
-						m.entries = slices.DeleteFunc(m.entries, func(o waiting) bool { return o.ID == w.ID })
+						m.entries = without(m.entries, w.ID)
 						did["take"]++
+						return v
+					case queue.Drop:
+						m.entries = without(m.entries, w.ID)
+						did["drop"]++
 						return v
 					case queue.Keep:
 						kept++
@@ -397,7 +418,7 @@ func TestQueueAgainstList(t *testing.T) {
 					}
 					return v
 				})
-				require.True(t, ended || len(seen) == len(order), "until enough are kept, or all were seen")
+				require.True(t, ended || len(left) == 0, "until enough are kept, or all were seen")
 				settle()
 			},
 			"": func(t *rapid.T) {
@@ -418,7 +439,7 @@ func TestQueueAgainstList(t *testing.T) {
 		require.Zero(t, q.Tokens())
 	})
 	t.Log(did)
-	for _, op := range []string{"push", "push head", "remove", "duplicate", "too many requests", "too many tokens", "take", "stop", "promoted"} {
+	for _, op := range []string{"push", "push head", "remove", "duplicate", "too many requests", "too many tokens", "take", "drop", "stop", "promoted"} {
 		require.GreaterOrEqual(t, did[op], 20, "too few cases of %q", op)
 	}
 }

@@ -49,17 +49,10 @@ func newBalance() *balance { return &balance{low: math.Inf(-1), top: math.Inf(1)
 // rounding is what sums of seconds in another order may differ by.
 const rounding = 1e-6
 
-// unsure forgets what was counted of a tenant: one of its requests was turned away, and whether that was charged nobody tells.
-func (s *shares) unsure(c *call) {
-	if c.turn.sub != nil {
-		s.forget(-1, c.req.Tenant)
-	}
-}
-
-// forget forgets it in one class, or in all.
+// forget forgets what was counted of a tenant in a class.
 func (s *shares) forget(rank int, tenant string) {
 	for p := range s.pairs {
-		if (rank < 0 || p.rank == rank) && (p.one == tenant || p.two == tenant) {
+		if p.rank == rank && (p.one == tenant || p.two == tenant) {
 			delete(s.pairs, p)
 		}
 	}

@@ -189,7 +189,6 @@ func (f *front) TellCall(handle *stream.Call, message any) {
 	case stream.Rejected:
 		w.note(noteReject, c.n, m.Number, uint64(m.Fault.Kind))
 		w.checkRejected(c, m)
-		w.shares.unsure(c)
 		c.leavesLine(m.Number)
 	case stream.Withdrawn:
 		w.note(noteWithdrawn, c.n, m.Number, 0)
