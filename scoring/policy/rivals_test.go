@@ -342,6 +342,6 @@ func TestP2CByHand(t *testing.T) {
 	_, fits = looked(p, start, same, policy.Queue{})
 	for range 50 {
 		require.Equal(t, draws.IntN(2), p.Decide(hundred(), fits).Index)
-		draws.IntN(1) // the other one
+		draws.Uint64() // the other one
 	}
 }
