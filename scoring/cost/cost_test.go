@@ -406,7 +406,8 @@ func TestBusy(t *testing.T) {
 }
 
 // TestTrueRatesUnderNoiseAndOutliers: whatever the device, one observation in twelve being up to a hundred times too long does
-// not hide its rates: prefill and steps are found within 30 %. Prompts that share a pass show all of its time at the first.
+// not hide its rates, nor one prefill in twenty that took a tenth, since the cache had what nobody knew of: prefill and steps are found
+// within 30 %. Prompts that share a pass show all of its time at the first.
 func TestTrueRatesUnderNoiseAndOutliers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 9))
@@ -427,6 +428,9 @@ func TestTrueRatesUnderNoiseAndOutliers(t *testing.T) {
 		for range 600 {
 			tokens, hit := scoring.Tokens(200+rng.IntN(20_000)), scoring.Tokens(rng.IntN(20_000))
 			took := truth.PrefillSeconds(tokens, hit)
+			if rng.IntN(20) == 0 {
+				took /= 10
+			}
 			if rng.IntN(4) == 0 { // two in one pass
 				l.FirstToken(start, "a", tokens, hit, seconds(truth.StepSeconds+outlier()*2*took))
 				l.FirstToken(start, "a", tokens, hit, 0)
@@ -449,6 +453,28 @@ func TestTrueRatesUnderNoiseAndOutliers(t *testing.T) {
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// TestSpeedIsFollowed: a replica that has become so many times as fast or slow is known for it within four times as many first
+// tokens as it had shown, and within three quarters of those that are kept.
+func TestSpeedIsFollowed(t *testing.T) {
+	truth := cost.DefaultRates()
+	for _, factor := range []float64{0.1, 0.25, 4, 10} {
+		for _, tc := range []struct{ before, after int }{{5, 20}, {64, 48}, {500, 48}} {
+			rng := rand.New(rand.NewPCG(3, 4))
+			l := cost.NewLearner(cost.DefaultConfig())
+			see := func(n int, factor float64) {
+				for range n {
+					tokens, hit := scoring.Tokens(2000+rng.IntN(10_000)), scoring.Tokens(rng.IntN(10_000))
+					noise := 0.8 + 0.4*rng.Float64()
+					l.FirstToken(start, "a", tokens, hit, seconds(truth.StepSeconds+noise*factor*truth.PrefillSeconds(tokens, hit)))
+				}
+			}
+			see(tc.before, 1)
+			see(tc.after, factor)
+			require.InEpsilon(t, factor*truth.PrefillSeconds(10_000, 0), l.Rates("a").PrefillSeconds(10_000, 0), 0.3, "%d, then %g times %d", tc.before, factor, tc.after)
+		}
+	}
+}
 
 // TestSlowFleetIsLearnedFast is a fleet a hundred times slower than the prior: a replica not seen yet must not look like
 // the prior's device beside one that is known, and a few first tokens must tell what a prefill costs there.
