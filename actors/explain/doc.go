@@ -17,5 +17,5 @@
 // do at that moment with the fleet as the acting policy has made it: one step off the real course, never a course of its own.
 //
 // Invariants: prompts are never stored; records are bounded in number and in bytes, batches under way and predictions that wait
-// for their outcome in number; what does not fit is dropped and counted.
+// for their outcome in number; what does not fit is dropped and counted. Where predictions do not fit, those without a record go first.
 package explain

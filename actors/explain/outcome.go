@@ -92,6 +92,9 @@ func (w *Watch) reserving(n *note) *Record {
 	}
 	r.State = Reserving
 	if len(w.open) >= w.cfg.OpenMax {
+		w.tidy()
+	}
+	if len(w.open) >= w.cfg.OpenMax {
 		w.deps.Meter.Dropped(1)
 		return r
 	}

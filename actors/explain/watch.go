@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
@@ -46,6 +47,7 @@ type Watch struct {
 	bytes   int
 	entries map[uint64][]*Record // that wait or are being reserved
 	open    map[scoring.Ticket]*open
+	gone    int // records dropped since open was tidied
 }
 
 // open is a reservation whose outcome is awaited.
@@ -340,7 +342,21 @@ func (w *Watch) evict() {
 	if n > 0 {
 		clear(w.records[:n])
 		w.records = w.records[n:]
+		w.gone += n
 	}
+}
+
+// tidyShare of the predictions that may wait for their outcome must have lost their records, as far as is known, for them to be
+// looked through.
+const tidyShare = 1.0 / 16
+
+// tidy gives up predictions whose records are gone: the outcome of some is lost, with a batch that there was no room for.
+func (w *Watch) tidy() {
+	if float64(w.gone) < tidyShare*float64(w.cfg.OpenMax) {
+		return
+	}
+	w.gone = 0
+	maps.DeleteFunc(w.open, func(_ scoring.Ticket, o *open) bool { return o.record.bytes < 0 })
 }
 
 // Recent returns the last records, the newest first.

@@ -347,3 +347,20 @@ func TestJudged(t *testing.T) {
 		require.Equal(t, tc.want, judged(tc.acting, tc.would), "%+v", tc)
 	}
 }
+
+// TestLostOutcomesAreNotWaitedForForEver: what ends an attempt can be in a batch that there was no room for. Who has no record any
+// more makes room for predictions to come.
+func TestLostOutcomesAreNotWaitedForForEver(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.OpenMax, cfg.Records = 20, 5
+	s := newScene(t, cfg, 2)
+	var last scoring.Ticket
+	for i := range 200 {
+		subject := s.subject(fmt.Sprint("r", i))
+		last = scoring.Ticket{Boot: 1, Number: subject.Entry}
+		s.take(func(b *Batch) { s.decides(b, subject, 100, s.now) }) // and no more is heard of it
+		require.LessOrEqual(t, len(s.w.open), 20)
+	}
+	s.take(func(b *Batch) { b.FirstToken(s.now, last, "r1", time.Millisecond, time.Millisecond) })
+	require.NotNil(t, s.w.Find("r199")[0].Came)
+}
