@@ -53,8 +53,11 @@ func (m *machine) jittered(room float64) time.Duration {
 }
 
 // shedBy passes on the last fault of a request that nobody else can take; where engines shed it, with the time until the first of those that
-// did takes requests again.
+// did takes requests again. Who lost its place to a drain lost no engine.
 func (m *machine) shedBy(now time.Time, last *fault.Fault, vs []view) *turned {
+	if last.Kind == fault.NoReplica {
+		return &turned{fault.Unserved, last}
+	}
 	if last.Kind != fault.Contended {
 		return &turned{fault.Broken, last}
 	}

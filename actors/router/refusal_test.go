@@ -24,6 +24,17 @@ func TestCausesOfRefusals(t *testing.T) {
 			return r.submit(sub)
 		}
 	}
+	afterTokens := func(kind fault.Kind) func(r *rig) *stream.Submit {
+		return func(r *rig) *stream.Submit {
+			sub := r.ask(1, 100, nil)
+			sub.Begun = true
+			sub.Legs[0].Since, sub.Legs[0].LastFault = r.now, fault.New(kind, "of its last attempt")
+			sub.Legs[0].Excluded = []stream.Exclusion{{Replica: "a", Incarnation: 1}}
+			r.submit(sub)
+			r.pass(r.m.cfg.ResumeWait + time.Second)
+			return sub
+		}
+	}
 	for name, c := range map[string]struct {
 		change func(cfg *Config)
 		do     func(r *rig) *stream.Submit
@@ -77,16 +88,13 @@ func TestCausesOfRefusals(t *testing.T) {
 		"all engines shed it":   {do: after(fault.Contended), kind: fault.Contended, want: fault.Shed},
 		"its only engine broke": {do: after(fault.EngineFailed), kind: fault.EngineFailed, want: fault.Broken},
 		"its only engine broke after tokens": {
-			do: func(r *rig) *stream.Submit {
-				sub := r.ask(1, 100, nil)
-				sub.Begun = true
-				sub.Legs[0].Since, sub.Legs[0].LastFault = r.now, fault.New(fault.EngineFailed, "broke")
-				sub.Legs[0].Excluded = []stream.Exclusion{{Replica: "a", Incarnation: 1}}
-				r.submit(sub)
-				r.pass(r.m.cfg.ResumeWait + time.Second)
-				return sub
-			},
+			do:   afterTokens(fault.EngineFailed),
 			kind: fault.EngineFailed, want: fault.Broken,
+		},
+		"its only replica was drained before a token": {do: after(fault.NoReplica), kind: fault.NoReplica, want: fault.Unserved},
+		"its only replica was drained after tokens": {
+			do:   afterTokens(fault.NoReplica),
+			kind: fault.NoReplica, want: fault.Unserved,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
