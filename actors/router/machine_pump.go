@@ -17,10 +17,14 @@ const recheck = time.Second
 // freshMax bounds what is noted between two pumps.
 const freshMax = 1024
 
-// note remembers what was dispatched.
+// note remembers what was dispatched. What is too much to be noted changes what is known of all prompts.
 func (m *machine) note(keys []prefix.Key) {
-	if len(keys) == 0 || len(m.fresh) >= freshMax {
+	if len(keys) == 0 {
 		return
+	}
+	if len(m.fresh) >= freshMax {
+		clear(m.fresh)
+		m.pass.generation++
 	}
 	if m.fresh == nil {
 		m.fresh = map[prefix.Key]struct{}{}

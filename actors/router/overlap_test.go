@@ -120,3 +120,35 @@ func TestWhatIsRefusedIsNotCached(t *testing.T) {
 		})
 	}
 }
+
+// TestWhoIsRankedAnewSeesWhatOthersBroughtMeanwhile, however many prompts were dispatched since somebody waited.
+func TestWhoIsRankedAnewSeesWhatOthersBroughtMeanwhile(t *testing.T) {
+	for name, before := range map[string]int{"few before it": 1, "more than are noted": freshMax} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, testConfig(), 3)
+			for i := range before {
+				r.end(r.places(r.submit(r.ask(100+i, 17, new(1))))[0])
+			}
+			first := r.ask(1, 800, new(16))
+			r.step(first)
+			asked := r.sent[0].ref.ID
+			r.site(asked).snap.State = replica.Draining // the router sees it, and sends the next one elsewhere
+			second := r.submitAfter(r.ask(1, 800, new(16)))
+			require.NotEqual(t, asked, second.Ref.ID)
+			r.deliver() // the first one is refused
+			p := r.places(first)[0]
+			require.Equal(t, second.Ref.ID, p.Ref.ID)
+			require.EqualValues(t, 784, p.OverlapTokens)
+		})
+	}
+}
+
+// submitAfter hands in a submission and lets the replica that it goes to answer before those that were asked earlier.
+func (r *rig) submitAfter(sub *stream.Submit) stream.Placement {
+	earlier := len(r.sent)
+	r.step(sub)
+	for len(r.sent) > earlier {
+		r.deliverOne(earlier)
+	}
+	return r.places(sub)[0]
+}
