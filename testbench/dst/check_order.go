@@ -9,6 +9,7 @@ import (
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
 	"plimsoll/scoring/policy"
+	"plimsoll/scoring/queue"
 )
 
 // turn is where a call stands with the router, by the messages between it, calls and replicas.
@@ -101,56 +102,82 @@ func (c *call) rank() int {
 
 // offer is a place that the router asks for: what anybody else who was tried before in the same pass could have had of it.
 type offer struct {
-	host   *host
 	limits scoring.Limits
-	blocks scoring.Blocks // free, at least
-	void   bool           // quotas are in force, and they change with every reservation
-	crowd  bool           // more wait than a pass looks at
+	taken  scoring.Blocks // by the claim, at least
+	begun  bool           // the claim is of who goes on with an answer, from whom no room is kept
+	// What is free, at least, and what may be kept of it at most for those that wait, by the class with which they came.
+	free portion
+	kept [queue.NumClasses]portion
+	void bool // quotas are in force, and they change with every reservation; or more wait than a pass looks at
 }
 
-// offered is the place that a claim on a replica is for. What the claim needs was free there, a seat too; what nobody rides on
-// was free for others.
-func (w *world) offered(h *host, claim *ledger.Claim) offer {
+// portion is a part of what a replica can take.
+type portion struct {
+	blocks scoring.Blocks
+	seats  int
+}
+
+func (p *portion) add(blocks scoring.Blocks, seats int) {
+	p.blocks += blocks
+	p.seats += seats
+}
+
+// offered is the place that a call's claim on a replica is for.
+func (w *world) offered(c *call, h *host, claim *ledger.Claim) offer {
 	load := h.ref.Snapshot().Load
-	free := load.UsableBlocks() - load.BookedBlocks
+	o := offer{
+		limits: load.Limits, taken: claim.PrivateBlocks, begun: c.turn.sub.Begun,
+		free: portion{load.UsableBlocks() - load.BookedBlocks, load.UsableSeats() - load.SeatsBooked},
+	}
 	for _, t := range slices.Backward(w.tickets) {
 		if t.host != nil && w.now-t.reserved > w.plan.router.ReserveWait+time.Second {
 			break // it counts as refused
 		}
 		if t.host == h && t.call != nil && !t.answered {
-			free -= t.blocks // whether the snapshot shows it or not
+			o.free.add(-t.blocks, -1) // whether the snapshot shows it or not
 		}
-	}
-	o := offer{host: h, limits: load.Limits, blocks: max(claim.PrivateBlocks, free)}
-	for _, p := range w.present() {
-		o.void = o.void || p.ref.Snapshot().QuotaSeats != nil
 	}
 	waiting := 0
-	for _, c := range w.calls {
-		if c.turn.sub != nil {
+	for _, other := range w.calls {
+		if other.turn.sub != nil {
 			waiting++
+			for n := range other.legs {
+				o.kept[other.req.Class].add(other.most(n, o.limits), 1)
+			}
 		}
 	}
-	o.crowd = waiting > w.plan.router.ScanMax
+	o.void = waiting > w.plan.router.ScanMax || slices.ContainsFunc(w.present(), func(h *host) bool { return h.ref.Snapshot().QuotaSeats != nil })
 	return o
+}
+
+// most is how many blocks a leg comes to at most where such limits hold, with nothing shared.
+func (c *call) most(leg int, limits scoring.Limits) scoring.Blocks {
+	prompt := scoring.Tokens(len(c.prompt(leg)))
+	answer := limits.SequenceTokens - prompt
+	if c.req.MaxTokens != nil {
+		answer = min(answer, scoring.Tokens(*c.req.MaxTokens))
+	}
+	return (prompt + max(1, answer)).Blocks(limits.BlockTokens)
 }
 
 // suits says whether a call that waits would surely have been given a place there when it was tried before the one who got it: it has
 // one leg which has nobody failed it nor refused it, needs no more than there is, whatever it shares, and is held for no better one.
 func (o *offer) suits(c *call) bool {
-	if o.void || o.crowd || !c.inLine() || len(c.legs) > 1 || len(c.turn.sub.Legs[0].Excluded) > 0 {
+	if o.void || !c.inLine() || len(c.legs) > 1 || len(c.turn.sub.Legs[0].Excluded) > 0 ||
+		scoring.Tokens(len(c.ids[0])+max(1, c.req.MinTokens)) > o.limits.SequenceTokens {
 		return false
 	}
-	w := c.w
-	prompt := scoring.Tokens(len(c.ids[0]))
-	room := o.limits.SequenceTokens - prompt
-	if room < scoring.Tokens(max(1, c.req.MinTokens)) {
-		return false
+	left, kept := o.free, portion{}
+	for class := range c.rank() {
+		kept.add(o.kept[class].blocks, o.kept[class].seats)
 	}
-	if c.req.MaxTokens != nil {
-		room = min(room, scoring.Tokens(max(1, *c.req.MaxTokens)))
-	}
-	return (prompt+room).Blocks(o.limits.BlockTokens) <= o.blocks && !w.heldBack(c)
+	left.add(-kept.blocks, -kept.seats)
+	// What is kept from it is kept from whoever got the place, too, who comes after it; but for those who go on. So what that one
+	// took it could have had, a seat at least.
+	same := !o.begun || kept == portion{}
+	need := c.most(0, o.limits)
+	fits := (same || left.seats > 0) && (same && need <= o.taken || need <= left.blocks)
+	return fits && !c.w.heldBack(c)
 }
 
 // heldBack says whether a call may have been held for a better replica when it was tried.
@@ -175,9 +202,13 @@ func (w *world) checkTurn(h *host, claim ledger.Claim) {
 	rec.call, rec.sub = c, t.sub
 	rec.blocks = claim.PrivateBlocks + scoring.Blocks(len(claim.SharedKeys))
 	next := t.step != f.steps // and no further leg
-	// Who was refused is ranked anew before others are looked at.
+	// Who was refused is ranked anew before others are looked at, and who has waited as long as it may is tried after them.
 	again := t.refused == f.steps || next && len(t.open) > 0
-	if !again {
+	switch {
+	case again:
+	case c.lastChance():
+		w.shares.forget(c.rank(), c.req.Tenant) // whether it was charged nobody tells
+	default:
 		w.checkClass(c, h, &claim, next)
 	}
 	t.open, t.step = append(t.open, claim.Ticket.Number), f.steps
@@ -196,7 +227,7 @@ func (w *world) checkClass(c *call, h *host, claim *ledger.Claim, first bool) {
 			return
 		}
 		if at == nil {
-			at = new(w.offered(h, claim))
+			at = new(w.offered(c, h, claim))
 			w.queue.Places++
 		}
 		other := o.rank()
@@ -233,6 +264,23 @@ func (w *world) checkMissed(c *call) {
 	}
 }
 
+// lastChance says whether the time of a call that waits is up.
+func (c *call) lastChance() bool {
+	w := c.w
+	if c.turn.sub.Begun {
+		return slices.ContainsFunc(c.turn.sub.Legs, func(a stream.Ask) bool { return w.time().Sub(a.Since) >= w.plan.router.ResumeWait })
+	}
+	return w.now-c.inserted >= w.plan.router.QueueTimeout
+}
+
+// patienceOf is how long a call may stand in the queue.
+func (w *world) patienceOf(c *call) time.Duration {
+	if c.turn.sub.Begun {
+		return w.plan.router.ResumeWait
+	}
+	return w.plan.router.QueueTimeout
+}
+
 // linePatience is how long after its time somebody who stands in the queue may do so: the router has a timer for each.
 const linePatience = 100 * time.Millisecond
 
@@ -242,10 +290,7 @@ func (w *world) watchLine(c *call) {
 	if !c.waits() || w.router.box.suspended || w.now-t.since < linePatience {
 		return
 	}
-	bound := w.plan.router.QueueTimeout
-	if c.begun() {
-		bound = w.plan.router.ResumeWait
-	}
+	bound := w.patienceOf(c)
 	if waited := w.now - t.came; waited > bound+linePatience {
 		w.violate(Hold, "call %d stands in the queue for %s and may for %s", c.n, waited, bound)
 	}

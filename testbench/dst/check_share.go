@@ -79,7 +79,7 @@ func (s *shares) take(w *world, c *call, rank int, at *offer) {
 		}
 	}
 	charge, known := w.router.m.Charge(c.handle)
-	if !known || w.now-c.inserted >= w.plan.router.QueueTimeout { // at the last moment one is tried without being charged
+	if !known {
 		s.forget(rank, c.req.Tenant)
 	} else {
 		s.charge(w, c, rank, at, charge, now)

@@ -50,6 +50,7 @@
 //   - Class: at every place that the router asks for, nobody waits whose class, promotions counted, goes before and who could have
 //     taken the very place. Only where that is sure: one leg that is new and was refused nowhere, whose prompt and longest answer
 //     fit into what is free there without sharing anything, that may not be held for a better replica, while no replica ramps up.
+//     What may be kept for others of still higher classes is not free, and who goes on with an answer may take it.
 //   - Share: tenants of one class take turns as start-time fair queueing has it (shares); its bound, twice the largest charge ÷
 //     weight, follows where nobody is passed over because he does not fit. What a request is charged is asked of the router, because
 //     it depends on what that has learned; what it adds up to is not. The bound itself is not compared: whoever does not fit lets others

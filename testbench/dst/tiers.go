@@ -36,12 +36,12 @@ func drawTiers(seed uint64) tiers {
 		t.tenants = append(t.tenants, []string{"acme", "bolt"}[:1+rng.IntN(2)]...)
 		t.weights = map[string]float64{"acme": 0.25 + 3*rng.Float64()}
 	}
-	t.promoteAfter = 200*time.Millisecond + time.Duration(rng.Int64N(int64(2*time.Second)))
+	t.promoteAfter = 50*time.Millisecond + time.Duration(rng.Int64N(int64(750*time.Millisecond)))
 	if rng.Float64() < 0.5 {
 		t.boundFactor = new([]float64{0, 1}[rng.IntN(2)])
 	}
 	if rng.Float64() < 0.7 {
-		t.crowds = 1 + rng.IntN(2)
+		t.crowds = 1 + rng.IntN(3)
 	}
 	return t
 }
@@ -81,8 +81,13 @@ func (t *tiers) rank(req *stream.Request) {
 // rush has crowds come: short requests, more of them than there are seats, all within a moment.
 func (w *world) rush() {
 	t := &w.plan.tiers
-	for range t.crowds {
-		at := time.Duration(t.rng.Int64N(int64(w.plan.safety)))
+	at := time.Duration(0)
+	for n := range t.crowds {
+		if n == 0 || t.rng.Float64() < 0.3 {
+			at = time.Duration(t.rng.Int64N(int64(w.plan.safety)))
+		} else { // while those of the one before still wait
+			at += time.Duration(t.rng.Int64N(int64(800 * time.Millisecond)))
+		}
 		alike := t.rng.Float64() < 0.5
 		prompt, answer := 8+t.rng.IntN(24), 8+t.rng.IntN(40)
 		for range 24 + t.rng.IntN(32) {
