@@ -28,7 +28,7 @@ type market struct {
 // TestMachineAtQuiescence submits, answers, ends, withdraws and resubmits in any order, while replicas come and go and
 // signs of room are lost. After every step the router's own bookings are those of the reservations under way, and after
 // every pump no request waits that would be dispatched if it were decided again. When all has ended nothing is left, and
-// every submission has got exactly one answer.
+// every submission has got exactly one answer. What is in use is never lent to anybody else.
 func TestMachineAtQuiescence(t *testing.T) {
 	did := map[string]int{}
 	for range 12 {
@@ -332,6 +332,7 @@ func (m *market) check(t *rapid.T) {
 		asked--
 	}
 	require.Zero(t, asked, "reservations in line")
+	m.m.spareOnly(t)
 	require.Len(t, m.m.queuedAs, m.m.waiting.Len())
 	require.Len(t, m.m.deadlines.items, m.m.waiting.Len())
 	for call, e := range m.m.queuedAs {
