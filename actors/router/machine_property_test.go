@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
@@ -39,7 +40,7 @@ func TestMachineAtQuiescence(t *testing.T) {
 		"submitted", "several legs", "placed", "placed from the queue", "given back", "reranked", "rejected", "withdrawn",
 		"superseded", "ended", "state", "new life", "new epoch", "held checks", "hung", "overdue",
 		"begun", "placed in parts", "capped", "waited too long",
-		"hedge placed", "hedge declined", "slo missed",
+		"hedge placed", "hedge declined", "slo missed", "supposed, dispatch", "supposed, hold", "supposed, refuse",
 	} {
 		require.GreaterOrEqual(t, did[what], 50, "too few cases of %q", what)
 	}
@@ -52,6 +53,9 @@ func runMarket(t *rapid.T, did map[string]int) {
 	cfg.QueueTimeout, cfg.ResumeWait, cfg.ResumePrefillTokens = 5*time.Second, 5*time.Second, 600
 	cfg.Queue.RequestsMax = 12
 	m := &market{rig: newRig(t, cfg, rapid.IntRange(1, 3).Draw(t, "replicas")), did: did}
+	if rapid.Bool().Draw(t, "watched") {
+		m.watch = watch(t, policy.Names()...)
+	}
 	if rapid.Bool().Draw(t, "one does not share") {
 		m.sites[0].ref.Capabilities = engine.Capabilities{Sharing: engine.SharingNever}
 	}
@@ -86,6 +90,7 @@ func runMarket(t *rapid.T, did map[string]int) {
 		},
 		"withdraw": m.withdrawAny,
 		"again":    m.again,
+		"suppose":  m.supposeAny,
 		"time": func(t *rapid.T) {
 			m.pass(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond)
 		},
@@ -126,6 +131,21 @@ func (m *market) submitAny(t *rapid.T) {
 		m.did["several legs"]++
 	}
 	m.step(sub)
+}
+
+// supposeAny asks what would be decided: there is an answer, and nothing is done.
+func (m *market) supposeAny(t *rapid.T) {
+	req := &stream.Request{Model: "m", N: 1}
+	if rapid.Bool().Draw(t, "hurried") {
+		req.SLO.TTFT = new(time.Duration(rapid.IntRange(1, 4000).Draw(t, "slo ms")) * time.Millisecond)
+	}
+	prompt := ids(rapid.IntRange(0, 3).Draw(t, "family"), rapid.IntRange(0, 1200).Draw(t, "tokens"))
+	m.m.out = m.m.out[:0]
+	record := m.supposes(req, prompt)
+	require.Empty(t, m.m.out)
+	require.Equal(t, explain.Nothing, record.State)
+	require.NotEmpty(t, record.Looks)
+	m.did["supposed, "+record.Looks[0].Verdict]++
 }
 
 // begin makes a submission one of a request whose engine failed in the middle of its answers.

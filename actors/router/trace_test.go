@@ -22,17 +22,22 @@ import (
 func watchedRig(t *testing.T, replicas int, shadows ...string) *rig {
 	t.Helper()
 	r := newRig(t, testConfig(), replicas)
+	r.watch = watch(t, shadows...)
+	return r
+}
+
+// watch is one that must not panic.
+func watch(t require.TestingT, shadows ...string) *explain.Watch {
 	configs := make([]policy.Config, len(shadows))
 	for i, name := range shadows {
 		configs[i] = policy.DefaultConfig()
 		configs[i].Name = name
 	}
-	var err error
-	r.watch, err = explain.New(explain.DefaultConfig(), "m", configs, 1, explain.Deps{
-		Log: slog.New(slog.DiscardHandler), Panicked: func() { t.Error("the watch panicked") },
+	w, err := explain.New(explain.DefaultConfig(), "m", configs, 1, explain.Deps{
+		Log: slog.New(slog.DiscardHandler), Panicked: func() { require.Fail(t, "the watch panicked") },
 	})
 	require.NoError(t, err)
-	return r
+	return w
 }
 
 func named(id string) *stream.Request {
@@ -201,8 +206,7 @@ func TestWatchingChangesNothing(t *testing.T) {
 				cfg.Policy.Name = name
 				r := newRig(t, cfg, 3)
 				if way > 0 {
-					watched := watchedRig(t, 0, "p2c", "round-robin")
-					r.watch = watched.watch
+					r.watch = watch(t, "p2c", "round-robin")
 				}
 				for i := range 60 {
 					r.now = r.now.Add(3 * time.Millisecond)
