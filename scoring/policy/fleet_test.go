@@ -1,7 +1,6 @@
 package policy_test
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"plimsoll/scoring/ledger"
 	"plimsoll/scoring/policy"
 	"plimsoll/scoring/prefix"
+	"plimsoll/testbench/agenda"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -29,7 +29,7 @@ type fleet struct {
 	replicas []*replica
 	now      time.Time
 	number   uint64
-	events   agenda
+	events   agenda.Agenda[func()] // since start
 }
 
 type replica struct {
@@ -92,8 +92,8 @@ func (f *fleet) dispatch(req request) int {
 	dec := f.policy.Decide(&demand, fits)
 	for dec.Verdict == policy.Hold {
 		until := dec.Until
-		if len(f.events) > 0 && f.events[0].at.Before(until) {
-			until = f.events[0].at
+		if at, ok := f.next(); ok && at.Before(until) {
+			until = at
 		}
 		f.runUntil(until)
 		overlap = f.index.Match(f.now, keys, overlap)
@@ -115,11 +115,11 @@ func (f *fleet) dispatch(req request) int {
 		r.busy = f.now
 	}
 	r.busy = r.busy.Add(seconds(r.rates.PrefillSeconds(c.PrefillTokens, c.PromptTokens-c.PrefillTokens)))
-	f.events.add(r.busy, func() {
+	f.plan(r.busy, func() {
 		require.True(f.t, r.ledger.Start(c.Ticket, f.now))
 		f.policy.OnFirstToken(r.id)
 		step := r.rates.StepSecondsAt(r.ledger.Load().DecodeKVTokens)
-		f.events.add(f.now.Add(seconds(float64(req.output)*step)), func() {
+		f.plan(f.now.Add(seconds(float64(req.output)*step)), func() {
 			require.True(f.t, r.ledger.End(c.Ticket, ledger.Finished))
 			f.policy.OnEnd(r.id)
 		})
@@ -149,18 +149,26 @@ func (f *fleet) look(plan ledger.Plan, overlap []prefix.Overlap) ([]ledger.Claim
 
 // runUntil lets the replicas work up to a moment.
 func (f *fleet) runUntil(t time.Time) {
-	for len(f.events) > 0 && !f.events[0].at.After(t) {
-		e := heap.Pop(&f.events).(event)
-		f.now = e.at
-		e.do()
+	for at, ok := f.next(); ok && !at.After(t); at, ok = f.next() {
+		f.now = at
+		(*f.events.Next())()
 	}
 	f.now = t
 }
 
+// plan has something happen at a time.
+func (f *fleet) plan(at time.Time, do func()) { *f.events.At(at.Sub(start)) = do }
+
+// next is when something happens; false: nothing will.
+func (f *fleet) next() (time.Time, bool) {
+	at, ok := f.events.Peek()
+	return start.Add(at), ok
+}
+
 // finish lets them work until nothing is left to do.
 func (f *fleet) finish() {
-	for len(f.events) > 0 {
-		f.runUntil(f.events[0].at)
+	for at, ok := f.next(); ok; at, ok = f.next() {
+		f.runUntil(at)
 	}
 	for _, r := range f.replicas {
 		require.True(f.t, r.ledger.Empty())
@@ -177,34 +185,3 @@ func (f *fleet) shares() []int {
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-type event struct {
-	at    time.Time
-	order int
-	do    func()
-}
-
-// agenda is a heap of events, the earliest first, of the same instant the one added first.
-type agenda []event
-
-func (a *agenda) add(at time.Time, do func()) { heap.Push(a, event{at, len(*a), do}) }
-
-func (a agenda) Len() int { return len(a) }
-
-func (a agenda) Less(i, j int) bool {
-	if !a[i].at.Equal(a[j].at) {
-		return a[i].at.Before(a[j].at)
-	}
-	return a[i].order < a[j].order
-}
-
-func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-
-func (a *agenda) Push(x any) { *a = append(*a, x.(event)) }
-
-func (a *agenda) Pop() any {
-	last := len(*a) - 1
-	e := (*a)[last]
-	*a = (*a)[:last]
-	return e
-}
