@@ -38,6 +38,9 @@
 // If the actor fails, its state is lost on purpose. The new instance asks every live call to submit again what was not
 // placed; their arrival decides their place. Grants it does not know are given back.
 //
+// What a step returns is good until the next one: effects name entries and reservations whose memory is lent again from then on
+// (spare), so a shell copies what it passes on. What calls, replicas, indexes and notes get is theirs: placements, block keys, copies.
+//
 // # SLOs
 //
 // A request that says how fast its answer has to come (stream.SLO) has its first token predicted when it comes (scoring/slo), from

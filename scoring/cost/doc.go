@@ -2,10 +2,11 @@
 // what streams show. README.md has the formula, its inputs and defaults, and when it is wrong.
 //
 //	load snapshot, Pending, Rates ──ReplicaAt──▶ Replica ──Cost(Demand, hit, Prices)──▶ Breakdown {wait, prefill, decode, stall, ...}
+//	                                                └──Offer──▶ Quote.TotalSeconds: the sum of many, fast
 //	first tokens, token gaps, finished outputs ──Learner──▶ Rates and Busy per replica, Forecast of answers
 //
-// Callers: scoring/policy predicts; the router actor owns a [Learner], feeds it and asks it. Neither is safe for
-// concurrent use with itself.
+// Callers: scoring/policy ranks by it, the router actor predicts first tokens; it owns a [Learner], feeds it and asks it, and is
+// its only user.
 //
 // Invariants: every part of a breakdown is finite and not negative; learned rates stay positive whatever was observed.
 package cost
