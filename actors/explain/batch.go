@@ -66,6 +66,7 @@ const (
 	firstToken
 	finished
 	failed
+	kept // what is kept on one replica has changed
 )
 
 // span is a part of one of a batch's slices.
@@ -147,6 +148,16 @@ func (b *Batch) Booked(i int, c *policy.Candidate) {
 	from := len(b.fleets)
 	b.fleets = append(b.fleets, *c)
 	b.notes = append(b.notes, note{kind: booked, index: i, fleet: span{from, from + 1}})
+}
+
+// Kept says that what is kept on a candidate has changed.
+func (b *Batch) Kept(i int, c *policy.Candidate) {
+	if !b.isLaid {
+		return
+	}
+	from := len(b.fleets)
+	b.fleets = append(b.fleets, *c)
+	b.notes = append(b.notes, note{kind: kept, index: i, fleet: span{from, from + 1}})
 }
 
 // Values notes what a policy's terms come to, for the Decided that follows.

@@ -208,6 +208,12 @@ func (w *Watch) note(n *note) {
 	case booked:
 		w.pass.Fleet[n.index] = w.batch.fleets[n.fleet.from]
 		w.pass.Booked(n.index)
+	case kept:
+		w.pass.Fleet[n.index] = w.batch.fleets[n.fleet.from]
+		w.pass.Booked(n.index)
+		for _, s := range w.shadows {
+			s.policy.Look(n.index)
+		}
 	case decided:
 		w.decided(n)
 	case dispatched:

@@ -93,6 +93,7 @@ type machine struct {
 	// retryAt is when a held request wants to be decided again though nothing was heard; zero if none does.
 	retryAt time.Time
 	due     bool // that time has come
+	lifted  bool // in this step, what was kept for one that has left the queue
 
 	newTicket func() scoring.Ticket
 	out       []effect
@@ -160,6 +161,10 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 			m.trace.Failed(now, e.Ticket, e.Replica)
 		}
 		m.ended(now, e.Replica, e.Ticket, vs)
+	}
+	if m.lifted {
+		m.lifted, m.due = false, true
+		m.pump(now, vs)
 	}
 	m.emitSpeculated()
 	return m.out
@@ -412,7 +417,13 @@ func (m *machine) again(now time.Time, e *entry, vs []view) {
 	}
 	e.reranks++
 	ranked := e.reranks <= m.cfg.RanksMax
-	if ranked && m.place(now, e, vs) {
+	if m.leaves(now, e) {
+		// The pump that follows knows what room is kept.
+		if away := m.useless(now, e, vs); away != nil {
+			m.reject(e, away)
+			return
+		}
+	} else if ranked && m.place(now, e, vs) {
 		return
 	}
 	e.reranks = 0

@@ -65,6 +65,7 @@ func (m *machine) look(now time.Time, vs []view) {
 		if s := (standing{v.snap.Incarnation, v.snap.Load.Limits, v.snap.State, v.snap.Told}); s != p.standing[i] {
 			p.standing[i], p.changed = s, true
 		}
+		m.fleet[i].KeptBlocks, m.fleet[i].KeptSeats = 0, 0
 	}
 	m.lay(now, vs)
 	m.visit(vs)
@@ -113,7 +114,7 @@ func (m *machine) ready(now time.Time, vs []view) {
 	}
 }
 
-// lay fills in the fleet.
+// lay fills in the fleet, but for what is kept in this pass.
 func (m *machine) lay(now time.Time, vs []view) {
 	ramps := m.ramps(vs)
 	m.pass.quotas = false

@@ -47,6 +47,8 @@ func (m *machine) useless(now time.Time, e *entry, vs []view) *turned {
 func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 	m.ready(now, vs)
 	m.know(now, e, vs)
+	m.serve(now, e)
+	m.scratch.aim = aim{at: nowhere}
 	var by *asking // once it is needed
 	chosen := m.scratch.chosen[:0]
 	for _, ask := range e.legs() {
@@ -79,6 +81,9 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 		if e.sub.Begun && dec.Verdict == policy.Hold && len(e.legs()) > 1 {
 			m.retry(dec.Until)
 			continue // the others need not wait for this one
+		}
+		if i, ok := dec.Aim(); ok {
+			m.scratch.aim = aim{ask.Leg, i}
 		}
 		m.drop(now, chosen, vs)
 		if e.sub.Hedge {

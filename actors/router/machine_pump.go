@@ -56,10 +56,15 @@ func (m *machine) pump(now time.Time, vs []view) {
 func (m *machine) scan(now time.Time, vs []view) (placed bool) {
 	waiting := m.waiting.Len()
 	m.bound = now.Add(recheck)
+	_, last := m.waiting.Span()
 	m.waiting.Scan(now, m.cfg.ScanMax, func(q queue.Entry[*entry]) queue.Visit {
 		e := q.Item
 		if now.Before(e.rests) {
 			m.retry(e.rests)
+			if q.Class < last {
+				m.scratch.aim = aim{at: nowhere}
+				m.keep(now, e, vs)
+			}
 			return queue.Keep
 		}
 		if m.place(now, e, vs) {
@@ -70,6 +75,9 @@ func (m *machine) scan(now time.Time, vs []view) (placed bool) {
 			return queue.Take
 		}
 		m.patient(now, e)
+		if q.Class < last {
+			m.keep(now, e, vs)
+		}
 		return queue.Keep
 	})
 	return m.waiting.Len() < waiting
@@ -159,6 +167,9 @@ func (m *machine) full(now time.Time, e *entry, err error, vs []view) *turned {
 func (m *machine) leaveQueue(e *entry) {
 	m.waiting.Remove(e.id)
 	m.dequeued(e)
+	if _, last := m.waiting.Span(); e.sub.Call.Request.Class < last {
+		m.lifted = true
+	}
 }
 
 // dequeued forgets an entry that has left the queue.

@@ -47,6 +47,7 @@ type scratch struct {
 	excluded []policy.Exclusion
 	demand   policy.Demand
 	chosen   []*asked
+	aim      aim     // of the entry that was tried last
 	shapes   []shape // one a kind of limits
 }
 

@@ -58,7 +58,7 @@ func (m *machine) asStanding(now time.Time, e *entry, vs []view) []slo.Replica {
 		fits := m.fits(now, e, ask, &plan, vs, nil)
 		d := m.demand(e, ask, &plan, vs)
 		for i := range m.fleet {
-			if n == 0 && takesInTime(m.pass.pass.Eligible(d, fits, i)) {
+			if n == 0 && m.pass.pass.Eligible(d, fits, i).LacksOnlyRoom() {
 				list = append(list, standingOf(now, &m.fleet[i], d))
 				places[i] = len(list)
 			}
@@ -76,17 +76,6 @@ func (m *machine) asStanding(now time.Time, e *entry, vs []view) []slo.Replica {
 	}
 	m.aims.replicas = list
 	return list
-}
-
-// takesInTime says whether a replica takes a request now or as soon as others have left.
-func takesInTime(why policy.Reason) bool {
-	switch why {
-	case policy.OK, policy.WarmingQuota, policy.Overdrawn, policy.NoSeats, policy.NoBlocks:
-		return true
-	case policy.TooSmall, policy.NotStarted, policy.IsDegraded, policy.IsDraining, policy.IsDown, policy.IsGone, policy.LoRAMissing,
-		policy.ChatMissing, policy.IsExcluded, policy.IsVoid, policy.IsSuspect, policy.IsEjected, policy.Cooling, policy.NumReasons:
-	}
-	return false
 }
 
 // standingOf is a candidate as the prediction sees it, without what a request needs there but for a step.
@@ -163,7 +152,7 @@ func (m *machine) tooSlow(now time.Time, e *entry, vs []view) *turned {
 	least, life := time.Duration(-1), 0.0
 	for i := range m.fleet {
 		c := &m.fleet[i]
-		if !takesInTime(m.pass.pass.Eligible(d, fits, i)) {
+		if !m.pass.pass.Eligible(d, fits, i).LacksOnlyRoom() {
 			continue
 		}
 		at := cost.ReplicaAt(now, &c.Load, c.Pending, c.Rates)

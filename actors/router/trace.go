@@ -169,6 +169,8 @@ func (m *machine) supposed(now time.Time, e *entry, vs []view) *turned {
 			return away
 		}
 	}
+	m.keepBefore(now, e, vs)
+	m.serve(now, e)
 	ask := e.legs()[0]
 	plan := m.plan(e, ask)
 	d := m.demand(e, ask, &plan, vs)

@@ -90,6 +90,9 @@ type Candidate struct {
 	Pending       cost.Pending
 	PendingBlocks scoring.Blocks
 	PendingSeats  int
+	// What is kept of its free room for requests that wait, against the class that is decided for (see [Pass.Keep]).
+	KeptBlocks scoring.Blocks
+	KeptSeats  int
 
 	Rates cost.Rates
 	// Busy is the share of its time that it has spent on prefill of late, below 1.

@@ -29,6 +29,7 @@ const (
 	Overdrawn                  // its sequences have outgrown their prediction
 	NoSeats                    // no decode slot is free
 	NoBlocks                   // not enough KV blocks are free
+	Kept                       // what is free is kept for requests of a higher class that wait for room
 
 	NumReasons
 )
@@ -39,7 +40,7 @@ func (r Reason) String() string {
 		OK: "eligible", TooSmall: "too small", NotStarted: "starting", IsDegraded: "degraded", IsDraining: "draining",
 		IsDown: "down", IsGone: "gone", LoRAMissing: "lora missing", ChatMissing: "chat missing", IsExcluded: "excluded", IsVoid: "void",
 		IsSuspect: "suspect", IsEjected: "ejected", Cooling: "cooling", WarmingQuota: "warming quota", Overdrawn: "overdrawn",
-		NoSeats: "no seats", NoBlocks: "no blocks",
+		NoSeats: "no seats", NoBlocks: "no blocks", Kept: "kept for a higher class",
 	}
 	if r < NumReasons {
 		return names[r]
@@ -50,9 +51,22 @@ func (r Reason) String() string {
 // Passes says whether waiting can help: the replica serves, and what stands in the way goes away by itself.
 func (r Reason) Passes() bool {
 	switch r {
-	case OK, IsVoid, IsSuspect, IsEjected, Cooling, WarmingQuota, Overdrawn, NoSeats, NoBlocks:
+	case IsVoid, IsSuspect, IsEjected, Cooling:
 		return true
+	case OK, WarmingQuota, Overdrawn, NoSeats, NoBlocks, Kept:
+		return r.LacksOnlyRoom()
 	case TooSmall, NotStarted, IsDegraded, IsDraining, IsDown, IsGone, LoRAMissing, ChatMissing, IsExcluded, NumReasons:
+	}
+	return false
+}
+
+// LacksOnlyRoom says whether the replica takes the request now or as soon as others have left.
+func (r Reason) LacksOnlyRoom() bool {
+	switch r {
+	case OK, WarmingQuota, Overdrawn, NoSeats, NoBlocks, Kept:
+		return true
+	case TooSmall, NotStarted, IsDegraded, IsDraining, IsDown, IsGone, LoRAMissing, ChatMissing, IsExcluded, IsVoid, IsSuspect, IsEjected,
+		Cooling, NumReasons:
 	}
 	return false
 }
@@ -76,6 +90,9 @@ type stand struct {
 	seats    int    // it has, when empty; noLimit if that is not known
 	freeSeat int
 	warmSeat int // seats that its warming quota leaves; noLimit: it has none
+	// The part of what is free that is kept for others.
+	keptSeat int
+	kept     scoring.Blocks
 }
 
 // noLimit stands for a bound that is not there.
@@ -88,6 +105,7 @@ func (s *stand) look(now time.Time, c *Candidate) {
 	s.longest, s.seats = min(limits.SequenceTokens, scoring.Tokens(limits.KVBlocks)*max(1, limits.BlockTokens)), limits.Seats
 	s.lasting, s.passing, s.warmSeat, s.full = stateReason(c.State), OK, noLimit, c.Load.Overdrawn()
 	s.freeSeat, s.free = c.Load.UsableSeats()-booked, usable-c.Load.BookedBlocks-c.PendingBlocks
+	s.keptSeat, s.kept = c.KeptSeats, c.KeptBlocks
 	if c.LimitsUnknown {
 		s.longest, s.seats = noLimit, noLimit
 	}
@@ -107,7 +125,7 @@ func (s *stand) look(now time.Time, c *Candidate) {
 	s.single = s.whyNot()
 }
 
-// whyNot is the first reason why it takes no request of one seat, whatever its size.
+// whyNot is the first reason why it takes no request of one seat, whatever its size; Kept if that hangs on what is kept there.
 func (s *stand) whyNot() Reason {
 	switch {
 	case s.seats < 1:
@@ -122,6 +140,22 @@ func (s *stand) whyNot() Reason {
 		return Overdrawn
 	case s.freeSeat < 1:
 		return NoSeats
+	case s.keptSeat != 0 || s.kept != 0:
+		return Kept
+	}
+	return OK
+}
+
+// room says whether it has room for a request, beside what is kept there.
+func (s *stand) room(seats int, f *Fit) Reason {
+	switch {
+	case seats > s.freeSeat:
+		return NoSeats
+	case f.NeedBlocks > s.free || f.Barred:
+		return NoBlocks
+	case s.keptSeat == 0 && s.kept == 0:
+	case seats+s.keptSeat > min(s.freeSeat, s.warmSeat) || f.NeedBlocks+s.kept > s.free:
+		return Kept
 	}
 	return OK
 }
@@ -131,6 +165,8 @@ func (s *stand) takes(sequence scoring.Tokens, f *Fit) Reason {
 	switch {
 	case sequence > s.longest:
 		return TooSmall
+	case s.single == Kept:
+		return s.room(1, f)
 	case s.single != OK:
 		return s.single
 	case f.NeedBlocks > s.free || f.Barred:
@@ -157,12 +193,8 @@ func (s *stand) eligible(d *Demand, c *Candidate, f *Fit) Reason {
 		return WarmingQuota
 	case s.full:
 		return Overdrawn
-	case d.Seats > s.freeSeat:
-		return NoSeats
-	case f.NeedBlocks > s.free || f.Barred:
-		return NoBlocks
 	}
-	return OK
+	return s.room(d.Seats, f)
 }
 
 func stateReason(s State) Reason {

@@ -26,6 +26,7 @@ type Pass struct {
 	busy    float64  // the sum over those that serve
 	serving int
 	rates   cost.Rates // of those that serve, summed
+	keeps   keeps
 }
 
 // Begin looks at the fleet. The pass keeps it until the next Begin.
@@ -34,6 +35,7 @@ func (p *Pass) Begin(now time.Time, fleet []Candidate, q Queue) {
 	p.stands = slices.Grow(p.stands[:0], len(fleet))[:len(fleet)]
 	p.reasons = slices.Grow(p.reasons[:0], len(fleet))[:len(fleet)]
 	p.busy, p.serving, p.rates = 0, 0, cost.Rates{}
+	p.keeps.begin()
 	for i := range fleet {
 		p.Booked(i)
 		if p.stands[i].lasting == OK {

@@ -112,6 +112,8 @@ type Policy interface {
 	Name() string
 	// Begin starts a pass over the queue and forgets what was held in the one before. p is kept until the next Begin.
 	Begin(p *Pass)
+	// Look works out anew what hangs on what is kept on a candidate, where [Pass.Serve] has changed that.
+	Look(i int)
 	// Decide answers for one request; fits has one entry a candidate and is not kept. It changes nothing but what is held in the
 	// pass and the numbers that break ties.
 	Decide(d *Demand, fits []Fit) Decision
@@ -212,6 +214,8 @@ const (
 type atOnce struct{ pass *Pass }
 
 func (b *atOnce) Begin(p *Pass) { b.pass = p }
+
+func (*atOnce) Look(int) {}
 
 // Bound implements [Policy]: nothing is held for a better replica.
 func (*atOnce) Bound(d *Demand) time.Time { return d.Arrival }

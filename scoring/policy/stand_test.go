@@ -34,6 +34,9 @@ func TestTheShortWayToAReasonLeadsThere(t *testing.T) {
 		if seldom() {
 			c.Load.OverdraftBlocks = blocks(8)
 		}
+		if rng.IntN(3) == 0 {
+			c.KeptBlocks, c.KeptSeats = blocks(6), rng.IntN(3)
+		}
 		if seldom() {
 			c.CoolingUntil = new(now.Add(time.Duration(rng.IntN(3)-1) * time.Second))
 		}

@@ -140,6 +140,13 @@ func TestEligible(t *testing.T) {
 		{policy.NoBlocks, func(c *candidate, _ *policy.Demand) {
 			c.Load.BookedBlocks, c.Load.ForeignBlocks, c.PendingBlocks = 900, 80, 7
 		}},
+		{policy.OK, func(c *candidate, _ *policy.Demand) { c.KeptBlocks, c.KeptSeats = 986, 7 }},
+		{policy.Kept, func(c *candidate, _ *policy.Demand) { c.KeptBlocks = 987 }},
+		{policy.Kept, func(c *candidate, _ *policy.Demand) { c.KeptSeats = 8 }},
+		{policy.Kept, func(c *candidate, d *policy.Demand) {
+			c.State, c.WarmingSeats, c.KeptSeats, d.Seats = policy.Warming, 2, 1, 2
+		}},
+		{policy.NoBlocks, func(c *candidate, _ *policy.Demand) { c.Load.BookedBlocks, c.KeptSeats = 987, 8 }},
 	} {
 		c, d := idle("a"), usual()
 		tc.change(&c, d)
@@ -260,6 +267,7 @@ func drawFleet(t *rapid.T) []candidate {
 		c.Load.RemainingOutputTokens = scoring.Tokens(rapid.IntRange(0, 2000).Draw(t, "remaining"))
 		c.Load.QueuedPrefillTokens = scoring.Tokens(rapid.IntRange(0, 15_000).Draw(t, "queued"))
 		c.PendingBlocks = scoring.Blocks(rapid.IntRange(0, 20).Draw(t, "pending"))
+		c.KeptBlocks, c.KeptSeats = scoring.Blocks(rapid.SampledFrom([]int{0, 0, 0, 490, 995}).Draw(t, "kept")), rapid.SampledFrom([]int{0, 0, 0, 4}).Draw(t, "kept seats")
 		c.OverlapTokens = scoring.Tokens(rapid.IntRange(0, 6).Draw(t, "overlap") * 16)
 		if rarely("small") {
 			c.Load.Limits.SequenceTokens = 50

@@ -103,20 +103,20 @@ func (p *tokenLoad) Begin(pass *Pass) {
 	p.close = slices.Grow(p.close[:0], len(pass.Fleet))
 	for i := range pass.Fleet {
 		p.replicas[i].held = cost.Held{}
-		p.look(i)
+		p.Look(i)
 	}
 }
 
-// look works out what a candidate is to whatever request.
-func (p *tokenLoad) look(i int) {
+// Look implements [Policy]: it works out what a candidate is to whatever request.
+func (p *tokenLoad) Look(i int) {
 	c, t, stand := &p.pass.Fleet[i], &p.replicas[i], &p.pass.stands[i]
 	t.Stand(p.pass.Now, &c.Load, &c.Pending, &c.Rates)
 	t.offer = t.Offer(&t.held, &p.weights)
 	t.open = t.WaitSeconds < p.cfg.GateSeconds
 	booked := float64(c.Load.BookedBlocks + c.PendingBlocks)
-	t.free = float64(stand.free)
+	t.free = float64(stand.free - stand.kept)
 	t.blockSeconds, t.leastSeconds = t.MemorySeconds(1, booked, &p.prices), 0
-	if stand.freeSeat < 1 {
+	if stand.freeSeat-stand.keptSeat < 1 {
 		t.leastSeconds = t.MemorySeconds(1, t.Residents, &p.prices)
 	}
 	if stand.full {
@@ -239,7 +239,7 @@ func (p *tokenLoad) total(d *Demand, quote *cost.Quote, fits []Fit) (least, able
 
 // waitable says whether a candidate can take a request, or will as soon as some of what it has ends.
 func waitable(why Reason, f *Fit) bool {
-	return why == OK || !f.Barred && (why == NoBlocks || why == NoSeats || why == Overdrawn)
+	return why == OK || !f.Barred && (why == NoBlocks || why == NoSeats || why == Overdrawn || why == Kept)
 }
 
 // memory is the wait for room on a candidate: for blocks, for a seat, or for its overdraft to be covered.
@@ -350,7 +350,7 @@ func (p *tokenLoad) Explain(d *Demand, fits []Fit, i int, dst []float64) []float
 func (p *tokenLoad) OnDispatch(d *Demand, fits []Fit, i int) {
 	p.hit = hitKeep*p.hit + float64(max(0, min(fits[i].OverlapTokens, d.PromptTokens-1)))
 	p.prompts = hitKeep*p.prompts + float64(d.PromptTokens)
-	p.look(i)
+	p.Look(i)
 }
 
 // OnFirstToken implements [Policy].

@@ -9,6 +9,7 @@ import (
 	"plimsoll/scoring"
 	"plimsoll/scoring/cost"
 	"plimsoll/scoring/policy"
+	"plimsoll/scoring/queue"
 )
 
 // plainRates make sums that can be done by hand: a millisecond a prompt token, 10 ms a step.
@@ -154,15 +155,17 @@ func TestHeldCountsAsLoad(t *testing.T) {
 	require.Equal(t, policy.BetterBusy, p.Decide(answer(), fits).Cause)
 }
 
-// TestRoomIsKeptForNobody: who waits for room lets those pass who fit beside it.
-func TestRoomIsKeptForNobody(t *testing.T) {
+// TestOneClassKeepsNothing: who waits for room lets those of its class pass who fit beside it.
+func TestOneClassKeepsNothing(t *testing.T) {
 	fleet := []candidate{quick("1", func(c *candidate) {
 		c.Load.Limits.KVBlocks, c.Load.BookedBlocks = 1000, 900
 		c.Load.Running, c.Load.RemainingOutputTokens = 5, 100
 	})}
 	p := rival(t, "token-load")
-	_, fits := looked(p, start, fleet, policy.Queue{})
+	pass, fits := looked(p, start, fleet, policy.Queue{})
 	require.Equal(t, policy.NoRoom, p.Decide(answer(), fits).Cause, "it needs 111 of 100")
+	pass.Keep(queue.Flex, answer(), &fits[0], 0)
+	require.Empty(t, pass.Serve(queue.Flex))
 	fits[0].NeedBlocks = 20
 	require.Equal(t, policy.Dispatch, p.Decide(answer(), fits).Verdict)
 }

@@ -16,6 +16,8 @@
 //
 // Charged is what a scan takes, unless it stood at the head: that was charged before. What is turned away is charged nothing. A
 // request that does not fit lets others pass, of whatever tenant; its tenant is charged for what it got, not for what it wanted.
+// The order alone would have a large request wait as long as small ones of a lower class go on coming, which take what becomes free
+// piece by piece: who scans keeps room against the classes below (package policy), which [Queue.Span] and [Config.Standing] are for.
 //
 // While every request that is tried is taken, two tenants of one class that both have requests waiting differ in charged
 // seconds ÷ weight by at most the sum of their largest charges ÷ weight. An empty queue forgets all tags: whoever finds room

@@ -65,6 +65,11 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Standing is in which class a request that came with one is tried at a time, promotions counted.
+func (c Config) Standing(class Class, arrival, now time.Time) Class {
+	return class - Class(min(int64(class), max(0, int64(now.Sub(arrival)/c.PromoteAfter)))) //nolint:gosec // at most class
+}
+
 // Bound names a limit of the queue.
 type Bound uint8
 
@@ -151,6 +156,7 @@ type Queue[T any] struct {
 	classes [NumClasses]class[T]
 	byID    map[ID]*waiter[T]
 	tokens  scoring.Tokens
+	came    [NumClasses]int // those that wait, by the class that they came with
 	aging   aging[T]
 	cursors []cursor[T] // scratch of a scan
 }
@@ -189,6 +195,7 @@ func (q *Queue[T]) insert(e Entry[T], head bool, key time.Time) error {
 	w := &waiter[T]{Entry: e, head: head, class: e.Class, key: key, due: e.Arrival.Add(q.cfg.PromoteAfter)}
 	q.byID[e.ID] = w
 	q.tokens += e.Tokens
+	q.came[e.Class]++
 	q.classes[w.class].insert(w)
 	q.age(w)
 	return nil
@@ -209,6 +216,7 @@ func (q *Queue[T]) Remove(id ID) (Entry[T], bool) {
 func (q *Queue[T]) forget(w *waiter[T]) {
 	delete(q.byID, w.ID)
 	q.tokens -= w.Tokens
+	q.came[w.Class]--
 }
 
 // emptied forgets all shares once nobody waits.
@@ -245,6 +253,17 @@ func (q *Queue[T]) Scan(now time.Time, keepMax int, visit func(Entry[T]) Visit) 
 		s.class(&q.classes[i])
 	}
 	q.emptied()
+}
+
+// Span is the highest and the lowest class with which any that wait came; first is above last if the queue is empty.
+func (q *Queue[T]) Span() (first, last Class) {
+	first = NumClasses
+	for c := range NumClasses {
+		if q.came[c] > 0 {
+			first, last = min(first, c), c
+		}
+	}
+	return first, last
 }
 
 // Len is the number of waiting requests.

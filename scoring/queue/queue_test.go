@@ -444,6 +444,55 @@ func TestQueueAgainstList(t *testing.T) {
 	}
 }
 
+// TestStandingAndSpan: requests are tried in the order of the classes in which they stand by their age, and the classes that they came
+// with are counted.
+func TestStandingAndSpan(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := config()
+		q := queue.New[int](cfg)
+		first, last := q.Span()
+		require.Greater(t, first, last)
+		came := map[queue.ID]queue.Entry[int]{}
+		for id := range queue.ID(rapid.IntRange(1, 20).Draw(t, "requests")) {
+			e := queue.Entry[int]{
+				ID: id, Arrival: at(rapid.Float64Range(0, 60).Draw(t, "arrival")), Class: queue.Class(rapid.IntRange(0, 2).Draw(t, "class")),
+				Tenant: "a", Weight: 1, ChargeSeconds: 1,
+			}
+			came[id] = e
+			require.NoError(t, q.Push(e))
+		}
+		now := at(rapid.Float64Range(0, 90).Draw(t, "now"))
+		before := queue.Priority
+		q.Scan(now, q.Len()+1, func(e queue.Entry[int]) queue.Visit {
+			stands := cfg.Standing(e.Class, e.Arrival, now)
+			require.GreaterOrEqual(t, stands, before)
+			require.LessOrEqual(t, stands, e.Class)
+			before = stands
+			if rapid.Bool().Draw(t, "take") {
+				delete(came, e.ID)
+				return queue.Take
+			}
+			return queue.Keep
+		})
+		for id := range queue.ID(20) {
+			if rapid.IntRange(0, 3).Draw(t, "remove") == 0 {
+				delete(came, id)
+				q.Remove(id)
+			}
+		}
+		first, last = q.Span()
+		if len(came) == 0 {
+			require.Greater(t, first, last)
+			return
+		}
+		classes := []queue.Class{}
+		for _, e := range came {
+			classes = append(classes, e.Class)
+		}
+		require.Equal(t, [2]queue.Class{slices.Min(classes), slices.Max(classes)}, [2]queue.Class{first, last})
+	})
+}
+
 // TestFairness: of tenants that always have requests waiting, no two differ in charged seconds ÷ weight by more than twice the
 // largest charge ÷ weight, whatever their requests are and wherever one begins.
 func TestFairness(t *testing.T) {

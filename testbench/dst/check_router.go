@@ -243,23 +243,43 @@ func (w *world) roomOn(h *host, c *call) bool {
 	if s.QuotaSeats != nil {
 		limits.Seats = min(limits.Seats, *s.QuotaSeats)
 	}
-	need := scoring.Blocks(0)
 	for n, l := range c.legs {
-		if l.finish != nil || len(l.running()) > 0 {
-			continue
-		}
-		if l.failedAt(h, s.Incarnation) || !w.holds(h, c, n) {
+		if l.open() && (l.failedAt(h, s.Incarnation) || !w.holds(h, c, n)) {
 			return false
 		}
-		prompt := scoring.Tokens(len(c.prompt(n)))
-		most := limits.SequenceTokens - prompt // with what it has produced
-		if c.req.MaxTokens != nil {
-			most = min(most, scoring.Tokens(*c.req.MaxTokens))
-		}
-		need += min(limits.KVBlocks, (prompt+most).Blocks(limits.BlockTokens)+1)
 	}
-	return s.Load.SeatsBooked == b.seats && b.seats+len(c.legs) <= limits.Seats-s.Load.ForeignSeats &&
-		b.booked()+need <= limits.KVBlocks-s.Load.ForeignBlocks
+	kept, keptSeats := w.mayBeKept(c, limits)
+	return s.Load.SeatsBooked == b.seats && b.seats+len(c.legs)+keptSeats <= limits.Seats-s.Load.ForeignSeats &&
+		b.booked()+c.mostBlocks(limits)+kept <= limits.KVBlocks-s.Load.ForeignBlocks
+}
+
+// open says whether a leg looks for a place.
+func (l *leg) open() bool { return l.finish == nil && len(l.running()) == 0 }
+
+// mostBlocks is what the legs of a call that look for a place take at most, all on one replica.
+func (c *call) mostBlocks(limits scoring.Limits) scoring.Blocks {
+	need := scoring.Blocks(0)
+	for n, l := range c.legs {
+		if l.open() {
+			need += min(limits.KVBlocks, c.most(n, limits)+1)
+		}
+	}
+	return need
+}
+
+// mayBeKept is what may be kept on a replica at most for those that came with a higher class than that in which a call stands now.
+func (w *world) mayBeKept(c *call, limits scoring.Limits) (blocks scoring.Blocks, seats int) {
+	rank := c.rank()
+	if rank == 0 || c.begun() {
+		return 0, 0
+	}
+	for _, o := range w.calls {
+		if o.queued() && !o.ended && int(o.req.Class) < rank {
+			blocks += o.mostBlocks(limits)
+			seats += len(o.legs)
+		}
+	}
+	return blocks, seats
 }
 
 var _ router.Shell = (*front)(nil)

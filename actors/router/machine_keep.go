@@ -1,0 +1,92 @@
+package router
+
+import (
+	"time"
+
+	"plimsoll/actors/stream"
+	"plimsoll/scoring/queue"
+)
+
+// aim is for which replica, by its place in the fleet, a leg waits that others could take; at is nowhere if no leg of the entry does.
+type aim struct{ leg, at int }
+
+const nowhere = -1
+
+// keep has the pass keep the room that an entry needs which was not placed, against those that stand in a lower class than it came
+// with: on the replica that it waits for or, where no replica has room, where the least is missing. Several legs with one prompt are
+// counted as if each had its blocks for itself. Against those of its own class nothing is kept, however long they have waited.
+func (m *machine) keep(now time.Time, e *entry, vs []view) {
+	p := &m.pass.pass
+	for _, ask := range e.legs() {
+		plan := m.plan(e, ask)
+		fits := m.fits(now, e, ask, &plan, vs, nil)
+		d := m.demand(e, ask, &plan, vs)
+		at, ok := p.Nearest(d, fits)
+		if a := m.scratch.aim; a.at != nowhere && a.leg == ask.Leg {
+			at, ok = a.at, true
+		}
+		if ok {
+			p.Keep(e.sub.Call.Request.Class, d, &fits[at], at)
+		}
+	}
+}
+
+// serve tells the pass and the policy whom the next decisions are for, where room is kept for anybody.
+func (m *machine) serve(now time.Time, e *entry) {
+	p := &m.pass.pass
+	if !p.Keeps() {
+		return
+	}
+	for _, i := range p.Serve(m.standing(now, e)) {
+		m.policy.Look(i)
+		if m.trace != nil {
+			m.trace.Kept(i, &m.fleet[i])
+		}
+	}
+}
+
+// standing is the class in which an entry is tried. An answer that has begun leaves room to nobody: who waits for room has not begun.
+func (m *machine) standing(now time.Time, e *entry) queue.Class {
+	if e.sub.Begun {
+		return queue.Priority
+	}
+	return m.cfg.Queue.Standing(e.sub.Call.Request.Class, e.sub.Arrival, now)
+}
+
+// leaves says whether anybody waits to whom an entry leaves room.
+func (m *machine) leaves(now time.Time, e *entry) bool {
+	first, _ := m.waiting.Span()
+	return first < m.standing(now, e)
+}
+
+// keepBefore has the pass keep what those need, or would be given now, to whom an entry leaves room that does not wait.
+func (m *machine) keepBefore(now time.Time, e *entry, vs []view) {
+	if !m.leaves(now, e) {
+		return
+	}
+	class := m.standing(now, e)
+	m.waiting.Scan(now, m.cfg.ScanMax, func(q queue.Entry[*entry]) queue.Visit {
+		other := q.Item
+		if q.Class >= class {
+			return queue.Keep
+		}
+		m.serve(now, other)
+		m.scratch.aim = aim{at: nowhere}
+		if ask := other.legs()[0]; !now.Before(other.rests) && len(other.legs()) == 1 {
+			m.scratch.aim = m.wants(now, other, ask, vs)
+		}
+		m.keep(now, other, vs)
+		return queue.Keep
+	})
+}
+
+// wants is where a leg would go, or waits for a better replica.
+func (m *machine) wants(now time.Time, e *entry, ask stream.Ask, vs []view) aim {
+	plan := m.plan(e, ask)
+	fits := m.fits(now, e, ask, &plan, vs, nil)
+	dec := m.policy.Decide(m.demand(e, ask, &plan, vs), fits)
+	if at, ok := dec.Aim(); ok {
+		return aim{ask.Leg, at}
+	}
+	return aim{at: nowhere}
+}
