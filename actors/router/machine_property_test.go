@@ -16,6 +16,7 @@ import (
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
 	"plimsoll/scoring/policy"
+	"plimsoll/scoring/queue"
 )
 
 // market is one run of the router's machine among replicas with real ledgers.
@@ -24,6 +25,8 @@ type market struct {
 
 	subs []*stream.Submit // the newest submission of each call
 	did  map[string]int
+	// calm: only new requests of one leg come, so that what waits can be decided for again.
+	calm bool
 }
 
 // TestMachineAtQuiescence submits, answers, ends, withdraws and resubmits in any order, while replicas come and go and
@@ -32,13 +35,13 @@ type market struct {
 // every submission has got exactly one answer. What is in use is never lent to anybody else.
 func TestMachineAtQuiescence(t *testing.T) {
 	did := map[string]int{}
-	for range 12 {
+	for range 30 {
 		rapid.Check(t, func(t *rapid.T) { runMarket(t, did) })
 	}
 	t.Log(did)
 	for _, what := range []string{
 		"submitted", "several legs", "placed", "placed from the queue", "given back", "reranked", "rejected", "withdrawn",
-		"superseded", "ended", "state", "new life", "new epoch", "held checks", "hung", "overdue",
+		"superseded", "ended", "state", "new life", "new epoch", "held checks", "held for a better one", "left room to a higher class", "hung", "overdue",
 		"begun", "placed in parts", "capped", "waited too long",
 		"hedge placed", "hedge declined", "slo missed", "supposed, dispatch", "supposed, hold", "supposed, refuse",
 	} {
@@ -52,12 +55,22 @@ func runMarket(t *rapid.T, did map[string]int) {
 	cfg.Admission = rapid.SampledFrom([]Admission{Expected, Strict}).Draw(t, "admission")
 	cfg.QueueTimeout, cfg.ResumeWait, cfg.ResumePrefillTokens = 5*time.Second, 5*time.Second, 600
 	cfg.Queue.RequestsMax = 12
+	if rapid.Bool().Draw(t, "default policy") {
+		cfg.Policy.Name = policy.DefaultConfig().Name // others hold nothing for a better one
+	}
 	m := &market{rig: newRig(t, cfg, rapid.IntRange(1, 3).Draw(t, "replicas")), did: did}
 	if rapid.Bool().Draw(t, "watched") {
 		m.watch = watch(t, policy.Names()...)
 	}
 	if rapid.Bool().Draw(t, "one does not share") {
 		m.sites[0].ref.Capabilities = engine.Capabilities{Sharing: engine.SharingNever}
+	}
+	m.calm = rapid.Bool().Draw(t, "calm")
+	for _, s := range m.sites {
+		// So slow that a prompt or two are a queue.
+		for range rapid.IntRange(0, 8).Draw(t, "prefills seen") {
+			m.m.learner.FirstToken(m.now, s.ref.ID, 500, 0, 500*time.Millisecond)
+		}
 	}
 	t.Repeat(map[string]func(*rapid.T){
 		"submit":      m.submitAny,
@@ -88,6 +101,10 @@ func runMarket(t *rapid.T, did map[string]int) {
 			p := m.pickPlaced(t)
 			m.step(stream.FirstToken{Replica: p.Ref.ID, Ticket: p.Claim.Ticket, PrefillTokens: p.Claim.PrefillTokens, Took: time.Millisecond})
 		},
+		"room": func(t *rapid.T) {
+			m.step(replica.Room{Replica: m.sites[0].ref.ID})
+			m.held(t)
+		},
 		"withdraw": m.withdrawAny,
 		"again":    m.again,
 		"suppose":  m.supposeAny,
@@ -101,14 +118,16 @@ func runMarket(t *rapid.T, did map[string]int) {
 }
 
 func (m *market) submitAny(t *rapid.T) {
-	req := &stream.Request{Model: "m", N: rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "n")}
+	req := &stream.Request{
+		Model: "m", N: m.oneIfCalm(rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "n")), Class: rapid.SampledFrom([]queue.Class{0, 0, 1, 2}).Draw(t, "class"),
+	}
 	if rapid.Bool().Draw(t, "max_tokens given") {
 		req.MaxTokens = new(rapid.IntRange(1, 300).Draw(t, "max_tokens"))
 	}
 	if rapid.IntRange(0, 2).Draw(t, "hurried") == 0 {
 		req.SLO.TTFT = new(time.Duration(rapid.IntRange(1, 4000).Draw(t, "slo ms")) * time.Millisecond)
 	}
-	prompts := make([][]uint32, rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "prompts"))
+	prompts := make([][]uint32, m.oneIfCalm(rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "prompts")))
 	for i := range prompts {
 		// Few families, so that prefixes are shared.
 		prompts[i] = ids(rapid.IntRange(0, 3).Draw(t, "family"), 999)[:rapid.IntRange(1, 999).Draw(t, "tokens")]
@@ -120,6 +139,7 @@ func (m *market) submitAny(t *rapid.T) {
 		sub.Legs[0].Excluded = []stream.Exclusion{{Replica: x.ref.ID, Incarnation: x.snap.Incarnation}}
 	}
 	switch {
+	case m.calm:
 	case rapid.IntRange(0, 3).Draw(t, "begun") == 0:
 		m.begin(t, sub)
 	case len(sub.Legs) == 1:
@@ -135,7 +155,7 @@ func (m *market) submitAny(t *rapid.T) {
 
 // supposeAny asks what would be decided: there is an answer, and nothing is done.
 func (m *market) supposeAny(t *rapid.T) {
-	req := &stream.Request{Model: "m", N: 1}
+	req := &stream.Request{Model: "m", N: 1, Class: rapid.SampledFrom([]queue.Class{0, 1, 2}).Draw(t, "class")}
 	if rapid.Bool().Draw(t, "hurried") {
 		req.SLO.TTFT = new(time.Duration(rapid.IntRange(1, 4000).Draw(t, "slo ms")) * time.Millisecond)
 	}
@@ -146,6 +166,13 @@ func (m *market) supposeAny(t *rapid.T) {
 	require.Equal(t, explain.Nothing, record.State)
 	require.NotEmpty(t, record.Looks)
 	m.did["supposed, "+record.Looks[0].Verdict]++
+}
+
+func (m *market) oneIfCalm(n int) int {
+	if m.calm {
+		return 1
+	}
+	return n
 }
 
 // begin makes a submission one of a request whose engine failed in the middle of its answers.
@@ -381,11 +408,18 @@ func (m *market) held(t *rapid.T) {
 		}
 	}
 	m.m.look(m.now, vs)
+	_, last := m.m.waiting.Span()
 	for _, call := range m.order() {
 		e := m.m.queuedAs[call]
+		class := e.sub.Call.Request.Class
+		m.m.scratch.aim = aim{at: nowhere}
 		if m.now.Before(e.rests) {
+			if class < last {
+				m.m.keep(m.now, e, vs)
+			}
 			continue
 		}
+		m.m.serve(m.now, e)
 		plan := m.m.plan(e, e.legs()[0])
 		fits := m.m.fits(m.now, e, e.legs()[0], &plan, vs, nil)
 		d := m.m.demand(e, e.legs()[0], &plan, vs)
@@ -395,6 +429,15 @@ func (m *market) held(t *rapid.T) {
 		if dec.Cause == policy.BetterBusy || dec.Cause == policy.BetterFull {
 			m.did["held for a better one"]++
 			require.True(t, m.now.Before(e.bound), "it has waited too long for a better one")
+			m.m.scratch.aim = aim{e.legs()[0].Leg, dec.Index}
+		}
+		for i := range fits {
+			if m.m.pass.pass.Eligible(d, fits, i) == policy.Kept {
+				m.did["left room to a higher class"]++
+			}
+		}
+		if class < last {
+			m.m.keep(m.now, e, vs)
 		}
 	}
 }

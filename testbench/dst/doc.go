@@ -57,7 +57,8 @@
 //     pass, by any amount, and is served first afterwards.
 //   - Hold: nobody stands in the queue when his time is up, nor when his first token could not come in time whoever took him; a
 //     hedge takes no place while anybody waits; and nobody waits for long while somebody has room, beside what those of higher classes
-//     that wait may need there, and he may not be held for a better one. Until when he may, the policy says: no bound for that follows from the messages.
+//     that wait may need there, and he may not be held for a better one. Until when he may, the policy says: no bound for that
+//     follows from the messages.
 //   - Outcome: who is refused for an SLO has one, and no engine was asked to answer him yet. That such a refusal was right is not
 //     looked at: it rests on a prediction, which faults make false.
 //
