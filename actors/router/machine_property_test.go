@@ -66,7 +66,10 @@ func runMarket(t *rapid.T, did map[string]int) {
 		m.sites[0].ref.Capabilities = engine.Capabilities{Sharing: engine.SharingNever}
 	}
 	m.calm = rapid.Bool().Draw(t, "calm")
+	limits := testLimits()
+	limits.Seats = rapid.SampledFrom([]int{limits.Seats, 16}).Draw(t, "seats") // or blocks are what there is too little of
 	for _, s := range m.sites {
+		s.ledger.SetLimits(limits)
 		// So slow that a prompt or two are a queue.
 		for range rapid.IntRange(0, 8).Draw(t, "prefills seen") {
 			m.m.learner.FirstToken(m.now, s.ref.ID, 500, 0, 500*time.Millisecond)
@@ -105,6 +108,7 @@ func runMarket(t *rapid.T, did map[string]int) {
 			m.step(replica.Room{Replica: m.sites[0].ref.ID})
 			m.held(t)
 		},
+		"squeeze":  m.squeeze,
 		"withdraw": m.withdrawAny,
 		"again":    m.again,
 		"suppose":  m.supposeAny,
@@ -119,7 +123,7 @@ func runMarket(t *rapid.T, did map[string]int) {
 
 func (m *market) submitAny(t *rapid.T) {
 	req := &stream.Request{
-		Model: "m", N: m.oneIfCalm(rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "n")), Class: rapid.SampledFrom([]queue.Class{0, 0, 1, 2}).Draw(t, "class"),
+		Model: "m", N: m.oneIfCalm(rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "n")), Class: rapid.SampledFrom([]queue.Class{0, 1, 2, 2}).Draw(t, "class"),
 	}
 	if rapid.Bool().Draw(t, "max_tokens given") {
 		req.MaxTokens = new(rapid.IntRange(1, 300).Draw(t, "max_tokens"))
@@ -166,6 +170,20 @@ func (m *market) supposeAny(t *rapid.T) {
 	require.Equal(t, explain.Nothing, record.State)
 	require.NotEmpty(t, record.Looks)
 	m.did["supposed, "+record.Looks[0].Verdict]++
+}
+
+// squeeze submits one that fits almost anywhere, in the lowest class, while others wait.
+func (m *market) squeeze(t *rapid.T) {
+	if m.m.waiting.Len() == 0 {
+		t.Skip("nobody waits")
+	}
+	req := &stream.Request{Model: "m", N: 1, Class: queue.Flex, MaxTokens: new(8)}
+	sub := m.askFor(req, ids(rapid.IntRange(4, 9).Draw(t, "small family"), 40))
+	m.subs = append(m.subs, sub)
+	m.did["submitted"]++
+	m.step(sub)
+	m.step(replica.Room{Replica: m.sites[0].ref.ID}) // it may have been turned away at once
+	m.held(t)
 }
 
 func (m *market) oneIfCalm(n int) int {
