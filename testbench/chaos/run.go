@@ -126,8 +126,9 @@ func (r *run) run(ctx context.Context) (*Result, error) {
 	if err := errors.Join(ctx.Err(), errors.Join(r.errs...)); err != nil {
 		return nil, err
 	}
-	result := r.result()
-	r.settle(ctx, result)
+	end := r.settle(ctx)
+	result := r.result() // now that engines have had the time to be rid of the last who left
+	result.End = end
 	r.enter("checking the answers")
 	if err := r.check(result); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -62,11 +63,10 @@ func (r *run) sample(ctx context.Context) {
 	}
 }
 
-// settle waits until nothing is booked and every engine serves, or too long has passed.
-func (r *run) settle(ctx context.Context, result *Result) {
+// settle waits until nothing is booked and every engine serves, or too long has passed, and says what is left then.
+func (r *run) settle(ctx context.Context) (end Ending) {
 	r.enter("settling")
 	began := r.now()
-	end := &result.End
 	for {
 		l, err := r.fleet.left(ctx)
 		if err == nil {
@@ -78,9 +78,11 @@ func (r *run) settle(ctx context.Context, result *Result) {
 		pause(ctx, 50*time.Millisecond)
 	}
 	over := time.Duration(0)
-	for _, f := range result.Faults {
+	r.mu.Lock()
+	for _, f := range r.struck {
 		over = max(over, f.Over)
 	}
+	r.mu.Unlock()
 	for {
 		r.mu.Lock()
 		at, all := served(r.samples, over)
@@ -110,9 +112,7 @@ func (r *run) settle(ctx context.Context, result *Result) {
 		end.Panics = int(total(m, "plimsoll_actor_panics_total"))
 		end.Resumed = int(total(m, "plimsoll_stream_breaks_total"))
 	}
-	r.mu.Lock()
-	result.Samples = append(result.Samples[:0], r.samples...)
-	r.mu.Unlock()
+	return end
 }
 
 // served is the first time after a moment at which all engines served.
@@ -138,7 +138,7 @@ func served(samples []Sample, after time.Duration) (time.Duration, bool) {
 func (r *run) result() *Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := &Result{Plan: r.plan.Name, Seed: r.plan.Seed, Engines: r.plan.Fleet.Size(), Began: r.began, Faults: r.struck, Leaves: r.leaves}
+	out := &Result{Plan: r.plan.Name, Seed: r.plan.Seed, Engines: r.plan.Fleet.Size(), Began: r.began, Faults: r.struck, Leaves: r.leaves, Samples: slices.Clone(r.samples)}
 	out.Attempts = r.tracker.all()
 	closing(out.Leaves, out.Attempts)
 	of := map[int]int{}
