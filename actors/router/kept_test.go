@@ -154,6 +154,37 @@ func TestRoomIsKeptForAHigherClass(t *testing.T) {
 	})
 }
 
+// TestWhoLeavesRoomIsRefusedByAnotherFleet: whoever was refused, and leaves room to others, is looked at with the fleet as it is now.
+func TestWhoLeavesRoomIsRefusedByAnotherFleet(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(r *rig)
+		placed bool // who waits, on the fleet that has changed
+	}{
+		"one has joined": {func(r *rig) { r.add("c", testLimits()) }, true},
+		"one has left":   {func(r *rig) { r.sites = r.sites[1:] }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig()
+			cfg.Policy.Name = "least-requests"
+			r := newRig(t, cfg, 2)
+			r.site("a").hold(60)
+			r.site("b").fill()
+			flex := r.askFor(classed(queue.Flex, 16), ids(2, 64))
+			r.step(flex)
+			large := r.askFor(classed(queue.Default, 100), ids(1, 800))
+			r.step(large)
+			require.Len(t, r.sent, 1)
+			e := r.sent[0]
+			require.Equal(t, scoring.ReplicaID("a"), e.ref.ID)
+			r.sent = nil
+			c.change(r)
+			r.step(&replica.Refused{Ticket: e.claim.Ticket, Replica: "a", Reason: ledger.NoBlocks, Snapshot: &replica.Snapshot{ID: "a"}})
+			r.deliver()
+			require.Equal(t, c.placed, !r.waits(large))
+		})
+	}
+}
+
 // TestRoomIsKeptWhereOneWaitsForABetterReplica: what is free on a replica that is full for a request and worth its wait is left to it,
 // though another could take it.
 func TestRoomIsKeptWhereOneWaitsForABetterReplica(t *testing.T) {

@@ -28,8 +28,9 @@ func (m *machine) know(now time.Time, e *entry, vs []view) {
 	e.bound = m.policy.Bound(d)
 }
 
-// useless turns a newcomer away that need not wait; nil: it may be served yet.
+// useless turns an entry away that need not wait; nil: it may be served yet.
 func (m *machine) useless(now time.Time, e *entry, vs []view) *turned {
+	m.ready(now, vs)
 	for _, ask := range e.legs() {
 		plan := m.plan(e, ask)
 		fits := m.fits(now, e, ask, &plan, vs, nil)
