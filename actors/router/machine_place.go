@@ -56,6 +56,7 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 		plan := m.plan(e, ask)
 		fits := m.fits(now, e, ask, &plan, vs, chosen)
 		d := m.demand(e, ask, &plan, vs)
+		d.Following = len(chosen) > 0
 		dec := m.decide(e, ask, d, fits)
 		if dec.Verdict == policy.Dispatch && e.stale(now) && m.overrated(now, e, ask, &plan, dec.Index, vs) {
 			dec = m.decide(e, ask, d, m.scratch.fits)
@@ -122,6 +123,7 @@ func (m *machine) drop(now time.Time, chosen []*asked, vs []view) {
 	for i, a := range chosen {
 		m.unbook(a)
 		m.rebooked(now, a.at, vs)
+		m.policy.Look(a.at)
 		m.resumed.end(a.place.Claim.Ticket)
 		if i == 0 {
 			m.spare.asking.give(a.by)

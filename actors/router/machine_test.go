@@ -145,6 +145,30 @@ func TestLegs(t *testing.T) {
 		require.Len(t, legs, 6)
 		r.empty()
 	})
+	wide := scoring.Limits{KVBlocks: 10_000, Seats: 4, SequenceTokens: 100_000, BlockTokens: 16}
+	t.Run("on an idle replica at once, long as their prompts are", func(t *testing.T) {
+		r := newRig(t, testConfig(), 0)
+		r.add("a", wide)
+		sub := r.submit(r.askFor(&stream.Request{N: 2, MaxTokens: new(16)}, ids(1, 8000), ids(2, 8000)))
+		require.Len(t, r.places(sub), 4)
+	})
+	t.Run("what is dropped of those that wait is no load", func(t *testing.T) {
+		r := newRig(t, testConfig(), 0)
+		r.add("a", wide).fill()
+		legs := r.askFor(&stream.Request{N: 1, MaxTokens: new(16)}, ids(1, 8000), ids(2, 8000))
+		one := r.ask(3, 8000, new(16))
+		r.step(legs)
+		r.pass(2 * time.Second) // so that the shorter one is behind it
+		one.Arrival = r.now
+		r.step(one)
+		r.site("a").free()
+		r.site("a").hold(9_200)
+		r.step(replica.Room{})
+		require.Len(t, r.sent, 1, "there is room for one prompt")
+		r.deliver()
+		require.True(t, r.waits(legs))
+		require.Len(t, r.places(one), 1)
+	})
 	t.Run("or not at all", func(t *testing.T) {
 		r := newRig(t, testConfig(), 2)
 		r.site("a").fill()

@@ -22,6 +22,9 @@ type Demand struct {
 
 	// Urgent: it broke off in the middle of its answer, and takes the best that can take it now.
 	Urgent bool
+	// Following: an answer to the same request has its place in this pass. None goes before all have one, so that it takes the best
+	// that can take it now.
+	Following bool
 	// LeastPrefillSeconds is its prefill where that is shortest, as of its arrival (see [Pass.LeastPrefillSeconds]).
 	LeastPrefillSeconds float64
 	// FCFSSeconds is how long a fleet that serves whoever comes first would have made it wait (see [Pass.FCFSSeconds]).

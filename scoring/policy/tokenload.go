@@ -133,7 +133,7 @@ func (p *tokenLoad) limit(d *Demand) float64 {
 
 // Bound implements [Policy].
 func (p *tokenLoad) Bound(d *Demand) time.Time {
-	if d.Urgent {
+	if d.Urgent || d.Following {
 		return d.Arrival
 	}
 	return d.Arrival.Add(time.Duration(p.cfg.BoundFactor * p.limit(d) * float64(time.Second)))
