@@ -21,8 +21,8 @@
 // the indexes hold of a waiting prompt is looked up anew after Config.MatchAge, and always before it is sent.
 //
 // Those who pass one that waits leave it its room if they stand in a lower class than it came with (policy.Pass.Keep): so far as it
-// is free, on the replica that it waits for, or where the least is missing. Within a class nothing is kept; an answer that has begun
-// leaves room to nobody. Of other nodes that serve the same replicas nothing is known: their requests may take what is kept here.
+// is free, on the replica that it waits for, or where the least was missing when that began. Within a class nothing is kept; an answer that
+// has begun leaves room to nobody. Of other nodes that serve the same replicas nothing is known: their requests may take what is kept here.
 //
 // Legs of a request that has begun (stream.Submit.Begun) come back after their engine failed, with prompt and journal as their
 // prompt. They go to the head of the queue, the cheapest of those that broke off together first, are never refused for want of

@@ -44,6 +44,8 @@ type entry struct {
 	generation uint64
 	// keys are the prompts' block keys, by block size, made when first needed.
 	keys []blockKeys
+	// kept is where room was kept for its legs last.
+	kept []keptOn
 	// noted is what was noted last of the legs' decisions, where notes are taken; nil: nothing.
 	noted *noted
 }
@@ -92,7 +94,7 @@ func (e *entry) reset() {
 	for i := range e.keys {
 		clear(e.keys[i].byPrompt)
 	}
-	*e = entry{bars: e.bars[:0], overlaps: overlaps{held: e.overlaps.held[:0], holders: e.overlaps.holders[:0]}, keys: e.keys[:0]}
+	*e = entry{bars: e.bars[:0], overlaps: overlaps{held: e.overlaps.held[:0], holders: e.overlaps.holders[:0]}, keys: e.keys[:0], kept: e.kept[:0]}
 }
 
 // legs are what is asked for, the longest prompt first, or the shortest if the request has begun.

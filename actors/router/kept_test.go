@@ -142,6 +142,19 @@ func TestRoomIsKeptForAHigherClass(t *testing.T) {
 		r.pass(time.Second)
 		require.Equal(t, fault.Contended, r.fault(flex).Kind)
 	})
+	t.Run("where it began, though less is missing elsewhere by now", func(t *testing.T) {
+		r, large := setup(t)
+		b := r.add("b", testLimits())
+		b.hold(70)
+		require.Equal(t, scoring.ReplicaID("b"), r.places(small(r, queue.Flex))[0].Ref.ID, "30 blocks are free there, and 40 on the other")
+		b.free()
+		b.hold(45)
+		r.step(replica.Room{Replica: "b"})
+		require.True(t, r.waits(large))
+		require.Equal(t, scoring.ReplicaID("b"), r.places(small(r, queue.Flex))[0].Ref.ID)
+		r.sites[0].snap.State = replica.Draining
+		require.True(t, r.waits(small(r, queue.Flex)), "there it can have no room any more")
+	})
 	t.Run("where the least is missing", func(t *testing.T) {
 		r, large := setup(t)
 		r.add("b", testLimits()).hold(50) // ten blocks more are free

@@ -1,9 +1,12 @@
 package router
 
 import (
+	"slices"
 	"time"
 
 	"plimsoll/actors/stream"
+	"plimsoll/scoring"
+	"plimsoll/scoring/policy"
 	"plimsoll/scoring/queue"
 )
 
@@ -13,22 +16,48 @@ type aim struct{ leg, at int }
 const nowhere = -1
 
 // keep has the pass keep the room that an entry needs which was not placed, against those that stand in a lower class than it came
-// with: on the replica that it waits for or, where no replica has room, where the least is missing. Several legs with one prompt are
-// counted as if each had its blocks for itself. Against those of its own class nothing is kept, however long they have waited.
+// with: on the replica that it waits for or, where no replica has room, where the least was missing when room was
+// kept for it first. Several legs with one prompt are counted as if each had its blocks for itself. Against those of its own class
+// nothing is kept, however long they have waited.
 func (m *machine) keep(now time.Time, e *entry, vs []view) {
 	p := &m.pass.pass
 	for _, ask := range e.legs() {
 		plan := m.plan(e, ask)
 		fits := m.fits(now, e, ask, &plan, vs, nil)
 		d := m.demand(e, ask, &plan, vs)
-		at, ok := p.Nearest(d, fits)
-		if a := m.scratch.aim; a.at != nowhere && a.leg == ask.Leg {
-			at, ok = a.at, true
+		at, ok := m.scratch.aim.at, m.scratch.aim.at != nowhere && m.scratch.aim.leg == ask.Leg
+		if !ok {
+			at, ok = m.nearest(e, ask.Leg, d, fits)
 		}
 		if ok {
 			p.Keep(e.sub.Call.Request.Class, d, &fits[at], at)
 		}
 	}
+}
+
+// keptOn is the replica on which room was kept for a leg, because the least was missing there.
+type keptOn struct {
+	leg int
+	id  scoring.ReplicaID
+}
+
+// nearest is where the least is missing for a leg or, as long as it could have room there, was when that was asked first: what is not
+// kept is taken by others, so that whoever goes from one to the next waits for the end of what has just begun, again and again.
+func (m *machine) nearest(e *entry, leg int, d *policy.Demand, fits []policy.Fit) (at int, ok bool) {
+	p := &m.pass.pass
+	on := slices.IndexFunc(e.kept, func(k keptOn) bool { return k.leg == leg })
+	if on >= 0 {
+		for i := range m.fleet {
+			if m.fleet[i].ID == e.kept[on].id && p.HasRoom(d, fits, i) {
+				return i, true
+			}
+		}
+		e.kept = slices.Delete(e.kept, on, on+1)
+	}
+	if at, ok = p.Nearest(d, fits); ok {
+		e.kept = append(e.kept, keptOn{leg, m.fleet[at].ID})
+	}
+	return at, ok
 }
 
 // serve tells the pass and the policy whom the next decisions are for, where room is kept for anybody.

@@ -93,8 +93,8 @@ func (p *Pass) Serve(class queue.Class) []int {
 }
 
 // Nearest is the candidate on which the least is missing for a request, beside what is kept there for others, as a share of what is
-// usable; false if none has room for it when all that was sent there has ended. While what is free on it is kept, what is missing on
-// the nearest one can only become less, wherever that is.
+// usable; false if none has room for it when all that was sent there has ended. What is missing there becomes less as long as what is
+// free is kept, and nothing is left to wait for when what runs there has ended: a caller that goes on to another one begins anew.
 func (p *Pass) Nearest(d *Demand, fits []Fit) (nearest int, found bool) {
 	least := 0.0
 	for i := range p.Fleet {
@@ -104,6 +104,12 @@ func (p *Pass) Nearest(d *Demand, fits []Fit) (nearest int, found bool) {
 		}
 	}
 	return nearest, found
+}
+
+// HasRoom says whether a candidate has room for a request when all that was sent there has ended.
+func (p *Pass) HasRoom(d *Demand, fits []Fit, i int) bool {
+	_, ok := p.missing(d, &fits[i], i)
+	return ok
 }
 
 // missing is the share of a candidate's usable room that is missing there for a request; below 0 if there is more than enough.
