@@ -201,7 +201,7 @@ func (b *bubble) takes(e *event) bool {
 			again := b.w.in(ambushLook, evFault)
 			again.n, again.phase = e.n, e.phase+1
 		}
-	case evMail, evDirect, evTick, evProbe, evProbed, evArrive, evHangUp, evPass, evRevive, evLeave, evEncoded, evRecover, evWatch:
+	case evMail, evDirect, evTick, evProbe, evProbed, evArrive, evHangUp, evPass, evRevive, evLeave, evEncoded, evRecover, evOrder, evWatch:
 		return false
 	}
 	return true
@@ -214,7 +214,7 @@ func (e *event) looks() bool { return e.phase < 250 }
 func (b *bubble) do(d deed) bool {
 	w := b.w
 	b.harmed = b.harmed || d.harms()
-	b.drained = b.drained || d.fault == Drain
+	b.drained = b.drained || d.fault == Drain && !d.keep
 	switch d.fault {
 	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed:
 		if h := w.hosts[d.host-1]; !h.gone {
@@ -235,12 +235,14 @@ func (b *bubble) do(d deed) bool {
 		c.leaves = true
 		b.later(c.hold)
 	case Drain:
-		order := replica.Drain{}
+		order := replica.Drain{Keep: d.keep}
 		if d.leave != none {
 			leave := time.Now().Add(d.leave)
 			order.Leave = &leave
 		}
 		b.later(func() { b.order(d.host, order) })
+	case Undrain:
+		b.later(func() { b.order(d.host, replica.Undrain{}) })
 	case Add:
 		r := b.join(d.host - 1)
 		b.later(func() {
@@ -266,7 +268,7 @@ func (b *bubble) do(d deed) bool {
 // harms says whether a deed can make a replica take nothing for a while.
 func (d *deed) harms() bool {
 	switch d.fault {
-	case PanicRouter, ClockJump, ClientLeaves, SlowClient, Add, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed, NumFaults:
+	case PanicRouter, ClockJump, ClientLeaves, SlowClient, Add, Undrain, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed, NumFaults:
 		return false
 	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, ErrorFrame, Cut, MissingFinish, PanicReplica, Drain:
 	}

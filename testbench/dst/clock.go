@@ -27,6 +27,7 @@ const (
 	evEncoded             // a worker has tokenized
 	evFault               // something happens
 	evRecover             // a lasting fault ends
+	evOrder               // an operator orders
 	evWatch               // slow checkers look around
 )
 
@@ -35,6 +36,7 @@ type event struct {
 	kind    kind
 	fault   Fault
 	phase   Phase
+	leave   time.Duration
 	n       uint64 // generation, step or number
 	box     *mailbox
 	host    *host

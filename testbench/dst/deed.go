@@ -15,6 +15,7 @@ type deed struct {
 	silent bool          // a killed process takes its machine with it
 	orphan bool          // or leaves somebody who goes on answering for its cache events
 	leave  time.Duration // after how long what runs is moved; none: never
+	keep   bool          // a drained replica stays
 }
 
 // did notes a deed.
@@ -54,7 +55,7 @@ func (p *process) suffer(d deed) {
 		}
 	case KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed:
 		p.trouble = d.fault
-	case ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, ClockJump, ClientLeaves, SlowClient, Drain, Add, NumFaults:
+	case ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, ClockJump, ClientLeaves, SlowClient, Drain, Add, Undrain, NumFaults:
 		// not the process's
 	}
 }

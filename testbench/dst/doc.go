@@ -62,6 +62,12 @@
 //   - Outcome: who is refused for an SLO has one, and no engine was asked to answer him yet. That such a refusal was right is not
 //     looked at: it rests on a prediction, which faults make false.
 //
+// # Drains that are taken back
+//
+// In about a third of the seeds operators drain replicas that stay, one for a while or each in turn, and ask them back. These orders
+// have a generator of their own, too. A drained replica may hold nothing against the answers that it gave up, so that once all are back
+// nobody who could be served waits (Hold) or fails (Outcome).
+//
 // # How the checkers are checked
 //
 // A [Plant] alters what goes into or comes out of a machine, as a bug there would: a release dropped, a claim altered. The

@@ -3,6 +3,9 @@ package dst
 // Fault is a kind of trouble.
 type Fault uint8
 
+// drawnFaults is how many kinds a seed's generator draws from; those behind them have generators of their own.
+const drawnFaults = Undrain
+
 // Kinds of trouble.
 const (
 	Kill          Fault = iota // the process dies and comes back after a while at the same address
@@ -28,6 +31,7 @@ const (
 	SlowClient                 // a client reads nothing
 	Drain                      // a replica is drained and leaves
 	Add                        // a replica joins
+	Undrain                    // a replica that was drained to stay is asked back
 
 	NumFaults
 )
@@ -35,7 +39,7 @@ const (
 var faultNames = [NumFaults]string{
 	"kill", "restart", "stop", "hung core", "slow", "5xx", "shed", "distrust", "error frame", "cut", "missing finish",
 	"panic replica", "panic router", "kv lost", "kv doubled", "kv reordered", "kv garbled", "kv delayed", "clock jump",
-	"client leaves", "slow client", "drain", "add",
+	"client leaves", "slow client", "drain", "add", "undrain",
 }
 
 // String returns the fault's name in logs and tables.

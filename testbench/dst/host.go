@@ -35,7 +35,7 @@ type host struct {
 	armed      time.Duration    // when its timer rings; none: it does not
 	epoch      uint64           // counts timers and probes of instances apart
 	gone       bool
-	drained    bool          // an order to drain is on its way, or was heard
+	drained    bool          // an order to drain and to leave is on its way, or was heard
 	distrusted bool          // has refused us at some time
 	readyAt    time.Duration // since when it is ready without a break; none: it is not
 	troubled   time.Duration // when it was last in trouble that it may show
@@ -128,7 +128,7 @@ func (h *host) step(message any) {
 	switch m := message.(type) {
 	case nil:
 	case replica.Drain:
-		h.drained = true
+		h.drained = h.drained || !m.Keep
 		h.m.Message(w.time(), m, h.shell())
 	case canaryDone:
 		h.m.CanaryDone(w.time(), m.number, m.err, h.shell())
@@ -173,7 +173,7 @@ func (h *host) panic(message any) {
 		r := m
 		w.router.box.post(&h.box, &replica.Refused{Ticket: r.Claim.Ticket, Replica: h.id, Reason: ledger.Closed, Snapshot: h.ref.Snapshot()})
 	case replica.Drain:
-		h.drained = true // the next instance takes it
+		h.drained = h.drained || !m.Keep // the next instance takes it
 	}
 	h.box.suspend()
 	h.armed = none

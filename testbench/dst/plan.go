@@ -23,6 +23,7 @@ type plan struct {
 	badReplays, badFeeds float64
 	router               router.Config
 	tiers                tiers
+	recalls              recalls
 	stream               stream.Config
 }
 
@@ -41,7 +42,7 @@ func (w *world) drawPlan() {
 	p := &w.plan
 	p.pairs = w.chance(0.3)
 	share := []float64{0.15, 0.4, 0.8}[w.rng.IntN(3)]
-	for f := range NumFaults {
+	for f := range drawnFaults {
 		p.enabled[f] = w.chance(share)
 	}
 	p.safety = w.between(6*time.Second, 14*time.Second)
@@ -74,6 +75,7 @@ func (w *world) drawPlan() {
 	p.stream.HedgeAfter = drawHedging(w.cfg.Seed)
 	p.tiers = drawTiers(w.cfg.Seed)
 	p.tiers.set(&p.router)
+	p.recalls = drawRecalls(w.cfg.Seed)
 }
 
 const (

@@ -18,16 +18,17 @@ type begun struct {
 	ids   [][]uint32
 }
 
-// beginning lists it without what tiers add, and what the run's generator says next.
-func beginning(seed uint64, tiered bool) (all []begun, crowd int, next uint64) {
+// beginning lists it without what tiers and recalls add, and what the run's generator says next. change alters the plan.
+func beginning(seed uint64, change func(p *plan)) (all []begun, crowd int, next uint64) {
 	w := newWorld(Config{Seed: seed})
 	w.drawPlan()
-	if !tiered {
-		w.plan.tiers = tiers{}
-	}
+	change(&w.plan)
 	w.begins()
 	for _, ok := w.due.Peek(); ok; _, ok = w.due.Peek() {
 		e := w.next()
+		if e.kind == evOrder {
+			continue
+		}
 		b := begun{at: w.now, kind: e.kind, fault: e.fault}
 		if e.kind == evCall {
 			if e.call.small {
@@ -42,17 +43,21 @@ func beginning(seed uint64, tiered bool) (all []begun, crowd int, next uint64) {
 	return all, crowd, w.rng.Uint64()
 }
 
-// TestTiersChangeNothingElse: fleet, requests and faults of a seed are drawn as if there were no classes, tenants and SLOs.
-func TestTiersChangeNothingElse(t *testing.T) {
+// TestOwnGeneratorsChangeNothingElse: fleet, requests and faults of a seed are drawn as if there were no classes, tenants and SLOs, and
+// nobody was drained for a while.
+func TestOwnGeneratorsChangeNothingElse(t *testing.T) {
 	t.Parallel()
 	const seeds = 60
-	tiered, crowds := 0, 0
+	tiered, recalled, crowds := 0, 0, 0
 	for seed := range uint64(seeds) {
 		if drawTiers(seed).rng != nil {
 			tiered++
 		}
-		plain, none, next := beginning(seed, false)
-		with, crowd, after := beginning(seed, true)
+		if drawRecalls(seed).rng != nil {
+			recalled++
+		}
+		plain, none, next := beginning(seed, func(p *plan) { p.tiers, p.recalls = tiers{}, recalls{} })
+		with, crowd, after := beginning(seed, func(*plan) {})
 		require.Zero(t, none)
 		require.Equal(t, plain, with, "seed %d", seed)
 		require.Equal(t, next, after, "seed %d", seed)
@@ -61,5 +66,6 @@ func TestTiersChangeNothingElse(t *testing.T) {
 		}
 	}
 	require.InDelta(t, seeds/2, tiered, seeds/5)
+	require.InDelta(t, seeds/3, recalled, seeds/6)
 	require.Greater(t, crowds, seeds/6)
 }

@@ -19,8 +19,8 @@ const routerPanicsMax = 3
 
 // drawFault draws one of those that the seed has.
 func (w *world) drawFault() (Fault, bool) {
-	for range 2 * int(NumFaults) {
-		if f := Fault(w.rng.IntN(int(NumFaults))); w.plan.enabled[f] { //nolint:gosec // an enum
+	for range 2 * int(drawnFaults) {
+		if f := Fault(w.rng.IntN(int(drawnFaults))); w.plan.enabled[f] { //nolint:gosec // an enum
 			return f, true
 		}
 	}
@@ -76,7 +76,7 @@ func (w *world) inject(f Fault, prey *attempt) {
 			w.explain("fault: %s", f)
 		}
 		return
-	case NumFaults:
+	case Undrain, NumFaults: // an order takes it back, or none
 		return
 	}
 	w.cover(f, w.phasesOn(h))
@@ -133,7 +133,7 @@ func (w *world) harm(f Fault, h *host) bool {
 		if !h.feed.link.hears() {
 			return false
 		}
-	case ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, ClockJump, ClientLeaves, SlowClient, Drain, Add, NumFaults:
+	case ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, ClockJump, ClientLeaves, SlowClient, Drain, Add, Undrain, NumFaults:
 		return false
 	}
 	w.did(d)

@@ -183,6 +183,7 @@ func (w *world) begins() {
 	}
 	w.in(watchEvery, evWatch)
 	w.rush()
+	w.recall()
 }
 
 func (w *world) dispatch(e *event) {
@@ -242,6 +243,8 @@ func (w *world) dispatch(e *event) {
 		w.fall(e)
 	case evRecover:
 		w.recovers(e.fault, e.host)
+	case evOrder:
+		w.order(e.host, e.fault, e.leave)
 	case evWatch:
 		w.watch()
 	}
