@@ -236,11 +236,12 @@ func (a *routerActor) stop() {
 
 func (a *routerActor) step(c actor.Context, message any) {
 	began := time.Now()
-	a.views = views(a.deps.Refs(), a.views)
+	fleet := a.deps.Refs()
+	a.views = views(fleet, a.views)
 	a.m.trace = a.deps.Watch.Batch()
 	effects := a.m.step(began, message, a.views)
 	a.tell()
-	a.granted.heard(message)
+	a.granted.heard(message, fleet)
 	if _, ok := message.(*stream.Submit); ok {
 		a.deps.Meter.Decided(time.Since(began))
 	}

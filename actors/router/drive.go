@@ -48,7 +48,7 @@ func NewMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*M
 func (d *Machine) Message(now time.Time, message any, fleet []*replica.Ref, to Shell) {
 	d.views = views(fleet, d.views)
 	effects := d.m.step(now, message, d.views)
-	d.granted.heard(message)
+	d.granted.heard(message, fleet)
 	d.perform(to, effects)
 }
 

@@ -12,9 +12,10 @@ import (
 // them, not the machine, and gives them back then.
 type grants map[scoring.Ticket]scoring.ReplicaID
 
-// heard notes a grant that the machine has taken.
-func (g grants) heard(message any) {
-	if m, ok := message.(*replica.Granted); ok {
+// heard notes a grant that the machine has taken: not one of a replica that has left, which has no ledger.
+func (g grants) heard(message any, fleet []*replica.Ref) {
+	m, ok := message.(*replica.Granted)
+	if ok && slices.ContainsFunc(fleet, func(r *replica.Ref) bool { return r.ID == m.Replica }) {
 		g[m.Ticket] = m.Replica
 	}
 }
@@ -34,7 +35,7 @@ func (g grants) told(e effect) {
 // lost are the grants that go with an instance that failed at a message, in order. Nothing is cached any more on their
 // account.
 func (g grants) lost(message any, fleet []*replica.Ref) []giveBack {
-	g.heard(message)
+	g.heard(message, fleet)
 	var out []giveBack
 	for ticket, id := range g {
 		if at := slices.IndexFunc(fleet, func(r *replica.Ref) bool { return r.ID == id }); at >= 0 {

@@ -27,9 +27,9 @@ func TestGrantsOfARouterThatFails(t *testing.T) {
 
 	g := grants{}
 	for n := range uint64(5) {
-		g.heard(granted(n))
+		g.heard(granted(n), fleet)
 	}
-	g.heard(replica.Room{Replica: "a"})
+	g.heard(replica.Room{Replica: "a"}, fleet)
 	g.told(placed{&asking{placed: []stream.Placement{{Claim: ledger.Claim{Ticket: ticket(1)}}}}})
 	g.told(tellCall{nil, stream.Withdrawn{}})
 	g.told(giveBack{fleet[0], ticket(3)})
@@ -37,8 +37,8 @@ func TestGrantsOfARouterThatFails(t *testing.T) {
 	require.Equal(t, []uint64{0, 2, 4, 7}, back(g.lost(granted(7), fleet)), "and the one it failed at")
 	require.Empty(t, g.lost(nil, fleet), "once")
 
-	g.heard(&replica.Granted{Ticket: ticket(1), Replica: "gone"})
-	require.Empty(t, g.lost(replica.Room{}, fleet), "a replica that has left has no ledger")
+	g.heard(&replica.Granted{Ticket: ticket(1), Replica: "gone"}, fleet)
+	require.Empty(t, g, "a replica that has left has no ledger: nobody will ever be told of it")
 }
 
 // TestWhatAFailedRouterAskedForIsNotCached: the next one gives back what is granted, and takes back what was speculated.
@@ -75,7 +75,7 @@ func TestAFailingRouterGivesBack(t *testing.T) {
 	for _, e := range r.m.step(r.now, first, r.views()) {
 		g.told(e)
 	}
-	g.heard(first)
+	g.heard(first, []*replica.Ref{site.ref})
 	for _, l := range g.lost(second, []*replica.Ref{site.ref}) {
 		site.ledger.End(l.ticket, ledger.Refused)
 	}
