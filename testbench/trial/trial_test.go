@@ -108,7 +108,7 @@ func TestBootstrap(t *testing.T) {
 
 // TestTheIntervalOfAFewValuesIsWideEnough: of five draws around 0, one in twenty intervals may miss it, or a little more.
 func TestTheIntervalOfAFewValuesIsWideEnough(t *testing.T) {
-	const trials = 2000
+	const trials = 1000
 	rng := rand.New(rand.NewPCG(5, 5))
 	missed := 0
 	for range trials {
@@ -120,8 +120,8 @@ func TestTheIntervalOfAFewValuesIsWideEnough(t *testing.T) {
 			missed++
 		}
 	}
-	require.Less(t, missed, trials*7/100)
-	require.Greater(t, missed, trials*2/100, "it says something")
+	require.Less(t, missed, trials*8/100)
+	require.Greater(t, missed, trials*3/100, "it says something")
 }
 
 func config() trial.Config {
