@@ -43,7 +43,7 @@ demo: build ## two real llama.cpp servers with a small real model behind plimsol
 ##@ Check
 .PHONY: test
 test: tokenizers-lib ## run every Go test with the race detector (under 10 minutes on 2 cores)
-	go test -race -timeout 10m ./...
+	go test -race -timeout 20m ./...
 
 .PHONY: test-clients
 test-clients: build ## run the official OpenAI clients (npm, PyPI, Go) against bin/plimsoll
