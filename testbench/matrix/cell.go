@@ -163,6 +163,7 @@ func (m Matrix) trial(p Place, requests int) (trial.Config, error) {
 	c := trial.DefaultConfig(m.file(p.Trace))
 	c.Traffic.Requests = requests
 	c.Router.QueueTimeout = patience
+	c.Router.Queue.RequestsMax, c.Router.Queue.TokensMax = math.MaxInt32, math.MaxInt32 // of tokens of prompts, too
 	var err error
 	c.Fleet, err = fleet.Named(p.Fleet)
 	return c, err
