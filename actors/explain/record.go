@@ -262,7 +262,7 @@ func (r *Record) deny(at time.Time, replica, why string) {
 	r.Denials = append(r.Denials, Denial{r.after(at), replica, why})
 }
 
-// summarize says in a line what became of it.
+// summarize says in a line what became of it, beside its state; nothing if there is no more to say.
 func (r *Record) summarize() {
 	var b strings.Builder
 	if n := len(r.Holds); n > 0 {
@@ -287,11 +287,9 @@ func (r *Record) summarize() {
 	}
 	switch {
 	case r.Error != "":
-		add("%s: %s", r.State, r.Error)
+		add("%s", r.Error)
 	case r.Replica != "":
 		add("went to %s", r.Replica)
-	default:
-		add("%s", r.State)
 	}
 	if c, p := r.Came, r.Predicted; c != nil && p != nil && c.FirstTokenSeconds != nil {
 		add("first token %s after that, predicted %s", brief(*c.FirstTokenSeconds), brief(*p.FirstTokenSeconds))

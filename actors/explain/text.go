@@ -30,7 +30,11 @@ func (r *Record) Write(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, ", %s\n", r.At.UTC().Format(time.RFC3339Nano))
 	fmt.Fprintf(&b, "%d prompt tokens, answer of about %d expected; %d waited\n", r.PromptTokens, r.OutputTokens, r.QueuedRequests)
-	fmt.Fprintf(&b, "%s: %s\n", r.State, r.Summary)
+	b.WriteString(r.State)
+	if r.Summary != "" {
+		b.WriteString(": " + r.Summary)
+	}
+	b.WriteString("\n")
 	for i := range r.Looks {
 		r.Looks[i].write(&b)
 	}

@@ -292,7 +292,14 @@ func TestDenied(t *testing.T) {
 			require.Equal(t, c.state, r.State)
 			require.Equal(t, c.error, r.Error)
 			require.Len(t, r.Denials, 1)
-			require.Contains(t, r.Summary, c.state)
+			require.Equal(t, c.error, r.Summary)
+			line := c.state
+			if c.error != "" {
+				line += ": " + c.error
+			}
+			var text strings.Builder
+			require.NoError(t, r.Write(&text))
+			require.Contains(t, text.String(), "\n"+line+"\n", "its state is named once")
 		})
 	}
 }

@@ -64,7 +64,7 @@ func chats(t *testing.T, api, id string) string {
 }
 
 // rows are those of a table of candidates.
-var rows = regexp.MustCompile(`(?m)^ +sim-\d +(ready|warming) `)
+var rows = regexp.MustCompile(`(?m)^ +sim-\d +(starting|warming|ready) `)
 
 // done is how a request is summed up that was answered, after a wait or at once.
 var done = regexp.MustCompile(`(?m)^done: (held [^;]*; )?went to sim-`)
