@@ -46,7 +46,7 @@ type fleet struct {
 	web   [servers]*httptest.Server
 }
 
-func startFleet(t *testing.T, api vllm.API, adjust ...func(*fakeengine.Config)) *fleet {
+func startFleet(t *testing.T, api vllm.API, adjust ...func(*fakeengine.Config, *router.Config)) *fleet {
 	t.Helper()
 	model, err := tokenizer.Load(simmodel.FS(), "embedded", time.Now)
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func startFleet(t *testing.T, api vllm.API, adjust ...func(*fakeengine.Config)) 
 		cfg := fakeengine.DefaultConfig()
 		cfg.Engine.Speed = 5
 		for _, change := range adjust {
-			change(&cfg)
+			change(&cfg, &parts.Router)
 		}
 		s, err := fakeengine.New(cfg, fakeengine.Deps{Model: model, Source: source, Entropy: rand.Uint64, Now: time.Now})
 		require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 
 	"plimsoll/actors/ingress"
 	"plimsoll/actors/replica"
+	"plimsoll/actors/router"
 	"plimsoll/engine/vllm"
 	"plimsoll/testbench/fakeengine"
 	"plimsoll/testbench/kvpub"
@@ -48,8 +49,7 @@ func (f *fleet) asked(t *testing.T, want [questions]answer, is func() bool) {
 	require.Equal(t, want, f.all(t))
 }
 
-// known is a server whose pace is known: it has answered enough, and will be asked again for what it holds in its cache. -1:
-// there is none yet.
+// known is a server whose pace is known: it has answered enough. -1: there is none yet.
 func (f *fleet) known() int {
 	return slices.IndexFunc(f.Snapshots(), func(s *replica.Snapshot) bool { return s.StepP99 != nil })
 }
@@ -68,7 +68,7 @@ func (f *fleet) during(t *testing.T, want answer, frames int, struck func()) {
 
 // TestWhatVLLMDoes: what was seen of a real one (wire contract, A.2.5), one by one, before the adapter for it.
 func TestWhatVLLMDoes(t *testing.T) {
-	begin := func(t *testing.T, adjust ...func(*fakeengine.Config)) (*fleet, [questions]answer) {
+	begin := func(t *testing.T, adjust ...func(*fakeengine.Config, *router.Config)) (*fleet, [questions]answer) {
 		t.Helper()
 		f := startFleet(t, vllm.APICompletions, adjust...)
 		want := f.all(t)
@@ -94,7 +94,9 @@ func TestWhatVLLMDoes(t *testing.T) {
 		})
 	})
 	t.Run("a hung core answers 200 everywhere", func(t *testing.T) {
-		f, want := begin(t)
+		f, want := begin(t, func(_ *fakeengine.Config, c *router.Config) {
+			c.Policy.Name = "round-robin" // what the others have in their caches, or were seen to do faster, is sent there, too
+		})
 		f.asked(t, want, func() bool { return f.known() >= 0 })
 		victim := f.known()
 		core := fakeengine.CoreHangs
@@ -115,7 +117,7 @@ func TestWhatVLLMDoes(t *testing.T) {
 		require.Equal(t, http.StatusOK, status(t, f.web[0].URL+"/metrics"))
 	})
 	t.Run("an orphan keeps the event port alive and answers replays", func(t *testing.T) {
-		f, want := begin(t, func(c *fakeengine.Config) {
+		f, want := begin(t, func(c *fakeengine.Config, _ *router.Config) {
 			events := kvpub.DefaultConfig()
 			c.KVEvents = &events
 		})
