@@ -51,16 +51,10 @@ func roles() map[string]func(arguments []string) int {
 			<-asked
 			return 7
 		},
-		// stubborn [told]: takes no signal that it can refuse; told closes file 3 when it is so far
-		"stubborn": func(arguments []string) int {
-			signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-			fmt.Println("stubborn", os.Getpid())
-			if len(arguments) > 0 {
-				_ = syscall.Close(3)
-			}
-			_ = syscall.Pause()
-			return 0
-		},
+		// stubborn: takes no signal that it can refuse
+		"stubborn": func([]string) int { return stubborn("stubborn", func() {}) },
+		// daemon: is as stubborn, and closes file 3 when it is so far
+		"daemon": func([]string) int { return stubborn("daemon", func() { _ = syscall.Close(3) }) },
 		// family ROLE: starts a stubborn daemon in a session of its own below a child that ends, then goes on as ROLE
 		"family": func(arguments []string) int {
 			child := exec.Command(os.Args[0], "orphan") //nolint:noctx // ends by itself
@@ -76,7 +70,7 @@ func roles() map[string]func(arguments []string) int {
 			if err != nil {
 				return 1
 			}
-			daemon := exec.Command(os.Args[0], "stubborn", "told") //nolint:noctx // the guard ends it
+			daemon := exec.Command(os.Args[0], "daemon") //nolint:noctx // the guard ends it
 			daemon.Stdout, daemon.ExtraFiles = os.Stdout, []*os.File{theirs}
 			daemon.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 			if err := daemon.Start(); err != nil {
@@ -88,6 +82,15 @@ func roles() map[string]func(arguments []string) int {
 			return 0
 		},
 	}
+}
+
+// stubborn says who it is once no signal ends it that it can refuse.
+func stubborn(role string, settled func()) int {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	fmt.Println(role, os.Getpid())
+	settled()
+	_ = syscall.Pause()
+	return 0
 }
 
 // starter starts an engine and does nothing more, until it is killed.

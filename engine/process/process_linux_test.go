@@ -146,31 +146,39 @@ func TestAStoppedOneHearsThatItIsAskedToEnd(t *testing.T) {
 	p.Wait()
 }
 
-// A daemon with a session of its own, whose parent has ended, and that ignores TERM, is ended with its engine all the same.
+// A daemon with a session of its own, whose parent has ended, and that ignores TERM, is ended with its engine all the same. An
+// engine that may end by itself has all the time it needs; where what is left is to be made to end, the grace is short.
 func TestNothingOfAnEngineOutlivesIt(t *testing.T) {
+	const short = 50 * time.Millisecond
 	for name, c := range map[string]struct {
-		role []string
-		end  func(t *testing.T, p *Process, engine int)
-		want Exit
+		grace time.Duration
+		role  []string
+		end   func(t *testing.T, p *Process, engine int)
+		want  Exit
 	}{
-		"asked to end": {[]string{"polite"}, func(_ *testing.T, p *Process, _ int) { p.End() }, Exit{Code: 7}},
-		"made to end":  {[]string{"polite"}, func(_ *testing.T, p *Process, _ int) { p.Kill() }, Exit{Signal: "killed"}},
-		"ends itself":  {[]string{"exit", "1"}, func(*testing.T, *Process, int) {}, Exit{Code: 1}},
-		"killed by -9": {[]string{"polite"}, kill9, Exit{Signal: "killed"}},
-		"guard is told": {[]string{"polite"}, func(t *testing.T, p *Process, _ int) {
+		"asked to end":         {time.Hour, []string{"polite"}, func(_ *testing.T, p *Process, _ int) { p.End() }, Exit{Code: 7}},
+		"asked to end in vain": {short, []string{"stubborn"}, func(_ *testing.T, p *Process, _ int) { p.End() }, Exit{Signal: "killed"}},
+		"made to end":          {time.Hour, []string{"polite"}, func(_ *testing.T, p *Process, _ int) { p.Kill() }, Exit{Signal: "killed"}},
+		"ends itself":          {short, []string{"exit", "1"}, func(*testing.T, *Process, int) {}, Exit{Code: 1}},
+		"killed by -9":         {short, []string{"polite"}, kill9, Exit{Signal: "killed"}},
+		"guard is told": {time.Hour, []string{"polite"}, func(t *testing.T, p *Process, _ int) {
 			t.Helper()
 			require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 		}, Exit{Code: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, out := begin(t, 50*time.Millisecond, append([]string{"family"}, c.role...)...)
-			daemon := out.pid(t, "stubborn")
+			p, out := begin(t, c.grace, append([]string{"family"}, c.role...)...)
+			daemon := out.pid(t, "daemon")
 			engine := 0
-			if c.role[0] == "polite" {
-				engine = out.pid(t, "polite")
+			if c.role[0] != "exit" {
+				engine = out.pid(t, c.role[0])
 			}
 			c.end(t, p, engine)
 			require.Equal(t, c.want, <-p.Exited())
+			if c.grace == time.Hour && c.want.Signal == "" {
+				require.True(t, alive(daemon), "it may take its time, too")
+				p.Kill()
+			}
 			p.Wait()
 			require.False(t, alive(daemon))
 		})
@@ -202,7 +210,7 @@ func TestNothingOutlivesAStarterThatIsKilled(t *testing.T) {
 				role, id, _ := strings.Cut(lines.Text(), " ")
 				pid, err := strconv.Atoi(id)
 				require.NoError(t, err, lines.Text())
-				if role == "stubborn" {
+				if role == "daemon" {
 					daemon = pid
 				} else {
 					engine = pid
@@ -227,7 +235,7 @@ func TestAGuardThatIsKilledTakesItsEngineAlong(t *testing.T) {
 	require.NoError(t, p.cmd.Process.Kill())
 	require.Contains(t, (<-p.Exited()).String(), "its guard ended: signal: killed")
 	p.Wait()
-	require.Eventually(t, func() bool { return !alive(pid) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !alive(pid) }, time.Minute, time.Millisecond)
 }
 
 func TestAGuardIsStartedByItsStarterAlone(t *testing.T) {
