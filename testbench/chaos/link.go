@@ -30,6 +30,7 @@ type link struct {
 	jitter   time.Duration        // guarded by mu
 	gate     chan struct{}        // guarded by mu; nil: open; else it is closed when the partition heals
 	flag     map[*passage]cutting // guarded by mu; to be cut in the middle of what comes next
+	patience time.Duration        // guarded by mu; after which a flagged one is cut though nothing comes on it
 }
 
 // cutting is a connection that is to be cut.
@@ -39,7 +40,9 @@ type cutting struct{ late *time.Timer }
 const cutWithin = time.Second
 
 func newLink(engine int, t *tracker, listen func() (net.Listener, error), dial func(context.Context) (net.Conn, error)) (*link, error) {
-	l := &link{engine: engine, tracker: t, listen: listen, dial: dial, conns: map[*passage]bool{}, flag: map[*passage]cutting{}}
+	l := &link{
+		engine: engine, tracker: t, listen: listen, dial: dial, conns: map[*passage]bool{}, flag: map[*passage]cutting{}, patience: cutWithin,
+	}
 	l.closing, l.close = context.WithCancel(context.Background())
 	return l, l.accept()
 }
@@ -319,7 +322,7 @@ func (p *passage) cut() {
 	p.l.mu.Lock()
 	defer p.l.mu.Unlock()
 	if _, ok := p.l.flag[p]; !ok && p.l.conns[p] {
-		p.l.flag[p] = cutting{time.AfterFunc(cutWithin, func() {
+		p.l.flag[p] = cutting{time.AfterFunc(p.l.patience, func() {
 			p.ended(EndBroken)
 			p.shut()
 		})}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -51,16 +51,12 @@ func newBench(t *testing.T) *bench {
 			}
 		}
 	}))
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	port, err := newPorts(os.Getpid()).take(t.Context(), 1) // nobody else is given it while it is closed
 	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
-	b.url = "http://" + address
+	b.url = "http://" + loopback(port)
 	b.tracker = newTracker(1, func() time.Duration { return time.Duration(b.now.Add(1)) })
 	b.tracker.reborn(0)
-	b.link, err = newLink(0, b.tracker, func() (net.Listener, error) {
-		return new(net.ListenConfig).Listen(context.Background(), "tcp", address)
-	}, dialer(engine.Listener.Addr().String()))
+	b.link, err = newLink(0, b.tracker, listener(port), dialer(engine.Listener.Addr().String()))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		b.client.CloseIdleConnections()
@@ -183,8 +179,14 @@ func TestLinkKnowsConnectionsThatWereIdle(t *testing.T) {
 // A cut comes in the middle of what comes next, or after a while though nothing comes.
 func TestLinkCutsInTheMiddle(t *testing.T) {
 	b := newBench(t)
+	cut := func(patience time.Duration) {
+		b.mu.Lock()
+		b.patience = patience
+		b.mu.Unlock()
+		b.tracker.cut(0, false)
+	}
 	body := b.begun(t, t.Context(), 1)
-	b.tracker.cut(0, false)
+	cut(time.Hour)
 	go func(words chan<- string) { words <- "0123456789" }(b.words)
 	rest, err := io.ReadAll(body)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
@@ -193,7 +195,7 @@ func TestLinkCutsInTheMiddle(t *testing.T) {
 	require.Equal(t, EndBroken, b.ended(t, 1).End)
 
 	body = b.begun(t, t.Context(), 2)
-	b.tracker.cut(0, false)
+	cut(time.Millisecond)
 	_, err = io.ReadAll(body)
 	require.Error(t, err)
 	require.Equal(t, EndBroken, b.ended(t, 2).End)
