@@ -50,7 +50,7 @@ func claim(flags byte, length uint64) []byte {
 func peer(t *testing.T, at int, says []byte) net.Conn {
 	t.Helper()
 	near, far := net.Pipe()
-	require.NoError(t, near.SetDeadline(time.Now().Add(5*time.Second)))
+	require.NoError(t, near.SetDeadline(time.Now().Add(time.Minute)))
 	const shakes = greetingBytes + 2 + 38 // what a SUB has to say before it is told of the end
 	shaken := make(chan struct{})
 	go func() {

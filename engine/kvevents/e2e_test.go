@@ -159,7 +159,7 @@ func TestFleet(t *testing.T) {
 		}
 	}
 	want := int64(len(f.publishers) * batches * stores * 2)
-	require.Eventually(t, func() bool { return f.blocks.Load() == want }, 20*time.Second, time.Millisecond, "%d", f.blocks.Load())
+	require.Eventually(t, func() bool { return f.blocks.Load() == want }, time.Minute, time.Millisecond, "%d", f.blocks.Load())
 	end()
 	require.Equal(t, int64(len(f.publishers)), f.resets.Load())
 	require.Zero(t, f.gaps.Load())

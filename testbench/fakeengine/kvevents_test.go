@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"log"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,12 @@ func (f fake) follow(t *testing.T) <-chan engine.KVBatch {
 	return heard
 }
 
+// published waits until so many batches are, each a moment after the engine told it.
+func (f fake) published(t *testing.T, batches uint64) {
+	t.Helper()
+	require.Eventually(t, func() bool { return f.KVEvents().NextSeq() == batches }, time.Minute, time.Millisecond)
+}
+
 // encoded is a batch as the server should send it.
 func encoded(b engine.KVBatch) []byte {
 	events := make([]kvpub.Event, len(b.Events))
@@ -88,17 +95,20 @@ func TestPublishesWhatTheEngineTells(t *testing.T) {
 		status, _ := f.call(t, "POST", "/v1/completions", longPrompt)
 		require.Equal(t, 200, status)
 	}
-	for last := f.KVEvents().NextSeq(); ; {
+	last := prompt(17)
+	ids, err := json.Marshal(last)
+	require.NoError(t, err)
+	status, _ := f.call(t, "POST", "/v1/completions", `{"prompt":`+string(ids)+`,"max_tokens":1}`)
+	require.Equal(t, 200, status)
+	for over := false; !over; {
 		want := <-told
 		seq, payload := batch(t, sub)
 		require.Equal(t, want.Seq-1, seq)
 		require.Equal(t, encoded(want), payload)
 		stored += len(want.Events)
-		if seq+1 == last {
-			break
-		}
+		over = slices.Equal(want.Events[0].Tokens, last[:16])
 	}
-	require.Greater(t, stored, 3, "prompt and answer")
+	require.Greater(t, stored, 4, "prompt and answer")
 }
 
 // The whole configuration, its ports resolved, as a real vLLM shows it.
@@ -174,16 +184,13 @@ func TestOverrunIsAHole(t *testing.T) {
 	sub := f.subscribe(t)
 	plan := stuck{entered: make(chan struct{}), leave: make(chan struct{})}
 	f.KVEvents().SetPlan(plan)
-	done := make(chan int)
-	go func() {
-		status := 0
-		for range 4 {
-			status, _ = f.call(t, "POST", "/v1/completions", longPrompt)
-		}
-		done <- status
-	}()
-	<-plan.entered
-	require.Equal(t, 200, <-done)
+	status, _ := f.call(t, "POST", "/v1/completions", strings.Replace(longPrompt, `"max_tokens":40`, `"max_tokens":1`, 1))
+	require.Equal(t, 200, status)
+	<-plan.entered // with the one batch that there is; two more have room behind it
+	for range 4 {
+		status, _ = f.call(t, "POST", "/v1/completions", longPrompt)
+		require.Equal(t, 200, status)
+	}
 	go func() {
 		for range plan.entered { // the batches that had room
 		}
@@ -195,7 +202,7 @@ func TestOverrunIsAHole(t *testing.T) {
 		seqs = append(seqs, seq)
 	}
 	require.Equal(t, []uint64{0, 1, 2}, seqs)
-	status, _ := f.call(t, "POST", "/v1/completions", longPrompt)
+	status, _ = f.call(t, "POST", "/v1/completions", longPrompt)
 	require.Equal(t, 200, status)
 	seq, _ := batch(t, sub)
 	require.Greater(t, seq, uint64(3))
@@ -211,6 +218,7 @@ func TestResetPrefixCacheRoute(t *testing.T) {
 	status, _ := f.call(t, "POST", "/v1/completions", short)
 	require.Equal(t, 200, status)
 	require.Equal(t, prefix.Stored, (<-told).Events[0].Kind)
+	f.published(t, 1)
 	status, body := f.call(t, "POST", "/reset_prefix_cache", "")
 	require.Equal(t, 200, status)
 	require.Equal(t, `{"success":true}`, body)
