@@ -57,34 +57,37 @@ func TestWhatNeverFits(t *testing.T) {
 }
 
 // TestContentionEndsInTime: a full fleet makes a request wait; then it is refused and told when to come back.
+// In a bubble, where no engine is slow to be given what fills the fleet.
 func TestContentionEndsInTime(t *testing.T) {
-	f := startFleet(t, fleetConfig{replicas: 2, profile: sim.TinyConfig(), speed: 1, adjust: func(c *Config) {
-		c.Models[0].Router.QueueTimeout = 30 * time.Millisecond
-	}})
-	for _, e := range f.engines {
-		e.Pause()
-	}
-	var running []*stream.Response
-	for i := range 2 * sim.TinyConfig().Seats {
-		running = append(running, f.Submit(tokensRequest(randomPrompt(newRand(uint64(i)), 100), 16))) //nolint:gosec // a count
-	}
-	require.Eventually(t, func() bool {
-		seats := 0
-		for _, s := range f.Snapshots() {
-			seats += s.Load.SeatsBooked
+	synctest.Test(t, func(t *testing.T) {
+		f := startFleet(t, fleetConfig{replicas: 2, profile: sim.TinyConfig(), speed: 1, adjust: func(c *Config) {
+			c.Models[0].Router.QueueTimeout = 30 * time.Millisecond
+		}})
+		for _, e := range f.engines {
+			e.Pause()
 		}
-		return seats == len(running)
-	}, 10*time.Second, time.Millisecond)
-	flt := fault.Of(readAll(t.Context(), f.Submit(tokensRequest(randomPrompt(newRand(99), 100), 16)), 1).err)
-	require.Equal(t, fault.Contended, flt.Kind)
-	require.GreaterOrEqual(t, flt.RetryAfter, time.Second)
-	for _, e := range f.engines {
-		e.Resume()
-	}
-	for _, r := range running {
-		require.NoError(t, readAll(t.Context(), r, 1).err, "what was admitted goes on")
-	}
-	f.quiet(t)
+		var running []*stream.Response
+		for i := range 2 * sim.TinyConfig().Seats {
+			running = append(running, f.Submit(tokensRequest(randomPrompt(newRand(uint64(i)), 100), 16))) //nolint:gosec // a count
+		}
+		require.Eventually(t, func() bool {
+			seats := 0
+			for _, s := range f.Snapshots() {
+				seats += s.Load.SeatsBooked
+			}
+			return seats == len(running)
+		}, time.Minute, time.Millisecond)
+		flt := fault.Of(readAll(t.Context(), f.Submit(tokensRequest(randomPrompt(newRand(99), 100), 16)), 1).err)
+		require.Equal(t, fault.Contended, flt.Kind)
+		require.GreaterOrEqual(t, flt.RetryAfter, time.Second)
+		for _, e := range f.engines {
+			e.Resume()
+		}
+		for _, r := range running {
+			require.NoError(t, readAll(t.Context(), r, 1).err, "what was admitted goes on")
+		}
+		f.quiet(t)
+	})
 }
 
 // TestReplicasDeadAtStart come up by themselves when their engines do.
@@ -127,20 +130,20 @@ func TestReplicasDeadAtStart(t *testing.T) {
 	for _, e := range engines {
 		e.Kill()
 	}
-	require.Eventually(t, func() bool { return !f.Health().Ready }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !f.Health().Ready }, time.Minute, time.Millisecond)
 	flt := fault.Of(readAll(t.Context(), f.Submit(chatRequest("hello", 8)), 1).err)
 	require.Equal(t, fault.NoReplica, flt.Kind)
 	require.Positive(t, flt.RetryAfter)
 	for _, e := range engines {
 		e.Start()
 	}
-	require.Eventually(t, func() bool { return f.Health().Ready }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.Health().Ready }, time.Minute, time.Millisecond)
 	require.NoError(t, readAll(t.Context(), f.Submit(chatRequest("hello", 8)), 1).err)
 	for _, s := range f.Snapshots() {
 		require.Eventually(t, func() bool { // each is a new life
 			i := slices.IndexFunc(f.Snapshots(), func(o *replica.Snapshot) bool { return o.ID == s.ID })
 			return f.Snapshots()[i].Incarnation >= 2
-		}, 20*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 	}
 	f.quiet(t)
 }
@@ -291,39 +294,42 @@ func TestASessionSticks(t *testing.T) {
 	})
 }
 
-// TestAReplicaDiesBeforeItsFirstTokens: the clients of those requests see nothing of it.
+// TestAReplicaDiesBeforeItsFirstTokens: the clients of those requests see nothing of it. In a bubble, where
+// nobody takes paused engines for hung ones before all have their share.
 func TestAReplicaDiesBeforeItsFirstTokens(t *testing.T) {
-	f := startFleet(t, fleetConfig{replicas: 3, profile: sim.DefaultConfig(), speed: 50})
-	for _, e := range f.engines {
-		e.Pause() // so that nothing has a token yet
-	}
-	const requests = 60
-	var responses []*stream.Response
-	rng := newRand(11)
-	for range requests {
-		responses = append(responses, f.Submit(tokensRequest(randomPrompt(rng, 300), 24)))
-	}
-	hit := 0
-	require.Eventually(t, func() bool {
-		placed := 0
-		for _, s := range f.Snapshots() {
-			placed += s.Load.Reserved
+	synctest.Test(t, func(t *testing.T) {
+		f := startFleet(t, fleetConfig{replicas: 3, profile: sim.DefaultConfig(), speed: 50})
+		for _, e := range f.engines {
+			e.Pause() // so that nothing has a token yet
 		}
-		hit = f.Snapshots()[1].Load.Reserved
-		return placed == requests
-	}, 20*time.Second, time.Millisecond)
-	require.Greater(t, hit, requests/5, "too few for the test to mean anything")
-	victim := f.engines[1]
-	f.engines[0].Resume()
-	f.engines[2].Resume()
-	victim.Kill()
-	for i, r := range responses {
-		a := readAll(t.Context(), r, 1)
-		require.NoError(t, a.err, "request %d, on %v", i, r.Replicas())
-		require.Equal(t, 24, a.usage.CompletionTokens)
-		require.NotEqual(t, "sim-1", r.Replicas()[len(r.Replicas())-1])
-	}
-	t.Logf("%d of %d requests were routed anew", hit, requests)
-	victim.Start()
-	f.quiet(t)
+		const requests = 60
+		var responses []*stream.Response
+		rng := newRand(11)
+		for range requests {
+			responses = append(responses, f.Submit(tokensRequest(randomPrompt(rng, 300), 24)))
+		}
+		hit := 0
+		require.Eventually(t, func() bool {
+			placed := 0
+			for _, s := range f.Snapshots() {
+				placed += s.Load.Reserved
+			}
+			hit = f.Snapshots()[1].Load.Reserved
+			return placed == requests
+		}, time.Minute, time.Millisecond)
+		require.Greater(t, hit, requests/5, "too few for the test to mean anything")
+		victim := f.engines[1]
+		f.engines[0].Resume()
+		f.engines[2].Resume()
+		victim.Kill()
+		for i, r := range responses {
+			a := readAll(t.Context(), r, 1)
+			require.NoError(t, a.err, "request %d, on %v", i, r.Replicas())
+			require.Equal(t, 24, a.usage.CompletionTokens)
+			require.NotEqual(t, "sim-1", r.Replicas()[len(r.Replicas())-1])
+		}
+		t.Logf("%d of %d requests were routed anew", hit, requests)
+		victim.Start()
+		f.quiet(t)
+	})
 }

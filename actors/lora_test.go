@@ -24,7 +24,7 @@ func TestAdaptersAreModels(t *testing.T) {
 		}
 		return names, parents
 	}
-	require.Eventually(t, func() bool { n, _ := names(); return len(n) == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { n, _ := names(); return len(n) == 2 }, time.Minute, time.Millisecond)
 	listed, parents := names()
 	require.Equal(t, []string{simmodel.Name, "poet"}, listed)
 	require.Equal(t, []string{"", simmodel.Name}, parents)
@@ -55,5 +55,5 @@ func TestAdaptersAreModels(t *testing.T) {
 	require.Equal(t, fault.ModelNotFound, fault.Of(readAll(t.Context(), f.Submit(missing), 1).err).Kind)
 
 	require.NoError(t, f.Remove("extra"))
-	require.Eventually(t, func() bool { n, _ := names(); return len(n) == 1 }, 10*time.Second, time.Millisecond, "nobody has it any more")
+	require.Eventually(t, func() bool { n, _ := names(); return len(n) == 1 }, time.Minute, time.Millisecond, "nobody has it any more")
 }

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -36,54 +37,57 @@ func (f *fleet) names() []string {
 	return names
 }
 
-// TestReplicasComeAndGo adds and removes replicas under load: no request notices, and what is removed is closed.
+// TestReplicasComeAndGo adds and removes replicas under load: no request notices, and what is removed is closed. In a
+// bubble, where a new replica is as quick as the others.
 func TestReplicasComeAndGo(t *testing.T) {
-	f := startFleet(t, fleetConfig{replicas: 2, profile: sim.TinyConfig(), speed: 0.2})
-	stop := make(chan struct{})
-	var clients sync.WaitGroup
-	var mu sync.Mutex
-	ended := 0
-	for range 16 {
-		clients.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
+	synctest.Test(t, func(t *testing.T) {
+		f := startFleet(t, fleetConfig{replicas: 2, profile: sim.TinyConfig(), speed: 0.2})
+		stop := make(chan struct{})
+		var clients sync.WaitGroup
+		var mu sync.Mutex
+		ended := 0
+		for range 16 {
+			clients.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					a := readAll(t.Context(), f.Submit(chatRequest("come and go", 24)), 1)
+					if !assertWhole(t, a) {
+						return
+					}
+					mu.Lock()
+					ended++
+					mu.Unlock()
 				}
-				a := readAll(t.Context(), f.Submit(chatRequest("come and go", 24)), 1)
-				if !assertWhole(t, a) {
-					return
-				}
-				mu.Lock()
-				ended++
-				mu.Unlock()
-			}
-		})
-	}
-	require.NoError(t, f.Add(simmodel.Name, f.another(t, "extra", sim.TinyConfig(), 0.2)))
-	require.Equal(t, fault.BadInput, fault.Of(f.Add(simmodel.Name, Replica{Config: replica.DefaultConfig("extra", simmodel.Name)})).Kind)
-	require.Eventually(t, func() bool {
-		for _, s := range f.Snapshots() {
-			if s.ID == "extra" && s.State == replica.Ready && s.Load.Running > 0 {
-				return true
-			}
+			})
 		}
-		return false
-	}, 10*time.Second, time.Millisecond, "the new replica gets work")
-	require.NoError(t, f.Remove("sim-0"))
-	require.Eventually(t, func() bool { return len(f.names()) == 2 }, 10*time.Second, time.Millisecond)
-	require.Equal(t, []string{"extra", "sim-1"}, f.names())
-	require.Equal(t, fault.NotFound, fault.Of(f.Remove("sim-0")).Kind)
-	close(stop)
-	clients.Wait()
-	require.Positive(t, ended)
-	require.Eventually(t, func() bool { // its engine is closed
-		_, err := f.engines[0].Probe(t.Context())
-		return err != nil
-	}, 10*time.Second, time.Millisecond)
-	f.engines = f.engines[1:]
-	f.quiet(t)
+		require.NoError(t, f.Add(simmodel.Name, f.another(t, "extra", sim.TinyConfig(), 0.2)))
+		require.Equal(t, fault.BadInput, fault.Of(f.Add(simmodel.Name, Replica{Config: replica.DefaultConfig("extra", simmodel.Name)})).Kind)
+		require.Eventually(t, func() bool {
+			for _, s := range f.Snapshots() {
+				if s.ID == "extra" && s.State == replica.Ready && s.Load.Running > 0 {
+					return true
+				}
+			}
+			return false
+		}, time.Minute, time.Millisecond, "the new replica gets work")
+		require.NoError(t, f.Remove("sim-0"))
+		require.Eventually(t, func() bool { return len(f.names()) == 2 }, time.Minute, time.Millisecond)
+		require.Equal(t, []string{"extra", "sim-1"}, f.names())
+		require.Equal(t, fault.NotFound, fault.Of(f.Remove("sim-0")).Kind)
+		close(stop)
+		clients.Wait()
+		require.Positive(t, ended)
+		require.Eventually(t, func() bool { // its engine is closed
+			_, err := f.engines[0].Probe(t.Context())
+			return err != nil
+		}, time.Minute, time.Millisecond)
+		f.engines = f.engines[1:]
+		f.quiet(t)
+	})
 }
 
 func assertWhole(t *testing.T, a answer) bool {

@@ -73,7 +73,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 			ask := func(i int, begun func()) {
 				all.Go(func() {
 					r := f.Submit(chatRequest("tell me about harbour number "+string(rune('A'+i%26)), 64))
-					ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+					ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 					defer cancel()
 					d, err := r.Next(ctx)
 					begun()
@@ -108,7 +108,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 				}
 			}
 			all.Wait()
-			require.Eventually(t, func() bool { return b.blown[kind].Load() == 2 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return b.blown[kind].Load() == 2 }, time.Minute, time.Millisecond)
 			failed := 0
 			for i, a := range answers {
 				if a.err != nil {
@@ -176,6 +176,6 @@ func TestLeaversLeaveNothing(t *testing.T) {
 	require.Greater(t, finished.Load(), int32(200))
 	f.quiet(t)
 	// Eventually runs the condition in a goroutine of its own.
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 10*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, time.Minute, time.Millisecond,
 		"goroutines: %d before, now:\n%s", before, stacks())
 }

@@ -91,7 +91,7 @@ func startFleet(t *testing.T, fc fleetConfig) *fleet {
 			}
 		}
 		return true
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	return f
 }
 
@@ -148,12 +148,12 @@ func (f *fleet) quiet(t *testing.T) {
 			}
 		}
 		return true
-	}, 20*time.Second, 5*time.Millisecond, "live %d, queue %+v", f.Live(), f.Queue())
+	}, time.Minute, 5*time.Millisecond, "live %d, queue %+v", f.Live(), f.Queue())
 	for i, e := range f.engines {
 		require.Eventually(t, func() bool { // what an engine publishes of itself may lag by a pass
 			status, err := e.Probe(t.Context())
 			return err == nil && *status.Load.UsedBlocks == 0
-		}, 10*time.Second, time.Millisecond, "engine %d", i)
+		}, time.Minute, time.Millisecond, "engine %d", i)
 	}
 }
 

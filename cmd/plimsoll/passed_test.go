@@ -38,7 +38,7 @@ func (s *server) ready(t *testing.T) *server {
 	require.Eventually(t, func() bool {
 		status, _ := s.status(t, "GET", "/ready", "")
 		return status == 200
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	return s
 }
 

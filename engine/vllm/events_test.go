@@ -40,7 +40,7 @@ func TestWhatAServerSaysOfItsPublisher(t *testing.T) {
 			e, err := New(cfg, deps())
 			require.NoError(t, err)
 			defer e.Close() //nolint:errcheck // it never fails
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var heard []engine.KVState
 			err = e.Subscribe(ctx, func(b engine.KVBatch) {

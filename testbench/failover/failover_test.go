@@ -105,7 +105,7 @@ func (f *fleet) settled(t *testing.T) {
 			}
 		}
 		return true
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 // answer is what a client got.
