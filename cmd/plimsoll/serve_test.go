@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"plimsoll/engine/enginetest"
 )
 
 // asProgram makes the test binary the program itself, so that signals and exit codes are the real ones.
@@ -148,20 +150,27 @@ func (s *server) stream(t *testing.T, tokens string) *bufio.Reader {
 	return events
 }
 
+// The engine says no more of its answer than the first token until all else has been looked at.
 func TestSIGTERMLetsRunningRequestsEnd(t *testing.T) {
-	s := start(t)
+	engine := launch(t, "sim", "--faults", "on")
+	s := start(t, "--replica", "vllm="+engine.url, "--tokenizer", modelDir, "--model", "plimsoll-sim")
 	s.awaitReady(t)
-	running := s.stream(t, "400") // some 3 seconds of the simulated engine
+	code, body := engine.status(t, http.MethodPut, "/faults", `{"hang_after_tokens":1}`)
+	require.Equal(t, http.StatusOK, code, body)
+	running := s.stream(t, "20")
 	s.signal(t, syscall.SIGTERM)
 	s.awaitLog(t, "shutting down")
 	require.Eventually(t, func() bool {
 		code, _ := s.status(t, http.MethodGet, "/ready", "")
 		return code == http.StatusServiceUnavailable
 	}, time.Minute, time.Millisecond)
-	code, body := s.status(t, http.MethodPost, "/v1/chat/completions", chatBody("plimsoll-sim", "1"))
+	code, body = s.status(t, http.MethodPost, "/v1/chat/completions", chatBody("plimsoll-sim", "1"))
 	require.Equal(t, http.StatusServiceUnavailable, code, body)
+	code, body = engine.status(t, http.MethodPut, "/faults", `{}`)
+	require.Equal(t, http.StatusOK, code, body)
 	rest, err := io.ReadAll(running)
 	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(rest), `"finish_reason":"length"`))
 	require.True(t, strings.HasSuffix(string(rest), "data: [DONE]\n\n"), "the running answer has its end")
 	require.Zero(t, s.exit(t))
 }
@@ -200,10 +209,7 @@ func TestABusyPortIsSaid(t *testing.T) {
 
 // A fleet that is down at the start is served all the same, under a name that can be known, and retried.
 func TestDeadReplicasAtTheStart(t *testing.T) {
-	dead, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, dead.Close())
-	s := start(t, "--replica", "llamacpp=http://"+dead.Addr().String()+",name=dead", "--tokenizer", modelDir)
+	s := start(t, "--replica", "llamacpp="+enginetest.ClosedPort(t)+",name=dead", "--tokenizer", modelDir)
 	code, body := s.status(t, http.MethodGet, "/ready", "")
 	require.Equal(t, http.StatusServiceUnavailable, code)
 	require.Contains(t, body, `"dead"`)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/go-zeromq/zmq4"
 	"github.com/stretchr/testify/require"
+
+	"plimsoll/engine/process"
 )
 
 func TestSimServesTheEnginesAPI(t *testing.T) {
@@ -154,27 +157,24 @@ func TestSimWithoutCacheEvents(t *testing.T) {
 	require.Equal(t, "{}", body)
 }
 
-// freePorts finds consecutive ports that nobody uses.
+// freePorts finds consecutive ports that nobody uses, and that nobody is given who does not ask for them by number.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
+	ports := process.NewPorts(rand.Uint64())
 	for range 20 {
-		first, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		first, err := ports.Take(t.Context())
 		require.NoError(t, err)
-		base := first.Addr().(*net.TCPAddr).Port
-		ports := []net.Listener{first}
-		for i := 1; i < n; i++ {
-			l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: base + i}).String())
+		var names []string
+		for port := first; len(names) < n; port++ {
+			name := strconv.Itoa(port)
+			l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", name))
 			if err != nil {
 				break
 			}
-			ports = append(ports, l)
-		}
-		names := make([]string, len(ports))
-		for i, l := range ports {
-			_, names[i], _ = net.SplitHostPort(l.Addr().String())
 			require.NoError(t, l.Close())
+			names = append(names, name)
 		}
-		if len(ports) == n {
+		if len(names) == n {
 			return names
 		}
 	}

@@ -4,13 +4,17 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"plimsoll/engine/process"
 )
 
 // Session is one connection of a scripted server, with the request read from it.
@@ -107,13 +111,12 @@ func Says(parts ...string) func(*Session) {
 	return func(s *Session) { _ = s.Say(parts...) }
 }
 
-// ClosedPort returns the address of a port that nobody listens on.
+// ClosedPort returns the address of a port that nobody listens on, nor will by chance while the test runs.
 func ClosedPort(tb testing.TB) string {
 	tb.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	port, err := process.NewPorts(rand.Uint64()).Take(tb.Context())
 	require.NoError(tb, err)
-	require.NoError(tb, listener.Close())
-	return "http://" + listener.Addr().String()
+	return "http://127.0.0.1:" + strconv.Itoa(port)
 }
 
 // StreamHeader begins an answer that streams in chunks.

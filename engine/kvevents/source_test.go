@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/engine"
+	"plimsoll/engine/enginetest"
 	"plimsoll/engine/kvevents"
 	"plimsoll/scoring/prefix"
 	"plimsoll/testbench/kvpub"
@@ -349,12 +351,8 @@ func TestBreakIsNoRestart(t *testing.T) {
 
 // TestNobodyThere: a source whose engine cannot be reached says so at once, and listens as soon as it can.
 func TestNobodyThere(t *testing.T) {
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
 	cfg := kvpub.DefaultConfig()
-	cfg.Endpoint = "tcp://" + address
+	cfg.Endpoint = strings.Replace(enginetest.ClosedPort(t), "http:", "tcp:", 1)
 	source := quick()
 	source.Endpoint = cfg.Endpoint
 
