@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -56,4 +57,38 @@ func TestAdaptersAreModels(t *testing.T) {
 
 	require.NoError(t, f.Remove("extra"))
 	require.Eventually(t, func() bool { n, _ := names(); return len(n) == 1 }, time.Minute, time.Millisecond, "nobody has it any more")
+}
+
+// A fleet may have thousands of adapters: what a request costs does not grow with their number, and the list of all of them
+// not faster than they do.
+func TestAdaptersCostARequestNothing(t *testing.T) {
+	few, many := adaptersFleet(t, 10), adaptersFleet(t, 4000)
+	for _, name := range []string{simmodel.Name, "lora-7", "nobody"} {
+		asking := func(f *fleet) float64 {
+			return testing.AllocsPerRun(10, func() { f.Model(name) })
+		}
+		require.LessOrEqual(t, asking(many), asking(few), name)
+	}
+	require.Len(t, many.Models(), 4001)
+	listing := testing.AllocsPerRun(1, func() { many.Models() })
+	require.Less(t, listing, 4000.0, "an allocation or more for each would be a look-up for each")
+	for _, listed := range many.Models() {
+		asked, ok := many.Model(listed.Name)
+		require.True(t, ok, listed.Name)
+		require.Equal(t, listed, asked)
+	}
+	_, ok := many.Model("")
+	require.False(t, ok)
+}
+
+// adaptersFleet is a fleet of two whose engines have so many adapters.
+func adaptersFleet(t *testing.T, adapters int) *fleet {
+	t.Helper()
+	profile := sim.TinyConfig()
+	for i := range adapters {
+		profile.Adapters = append(profile.Adapters, "lora-"+strconv.Itoa(i))
+	}
+	f := startFleet(t, fleetConfig{replicas: 2, profile: profile, speed: 10})
+	require.Eventually(t, func() bool { return len(f.Models()) == adapters+1 }, 10*time.Second, time.Millisecond)
+	return f
 }

@@ -253,14 +253,17 @@ func (s *System) model(name string) *model {
 	return nil
 }
 
-// resolve finds a served model by its name, or by that of a LoRA adapter that one of its engines has.
+// resolve finds a served model by its name, or by that of a LoRA adapter that one of its engines has. A request does not pay
+// for how many adapters there are.
 func (s *System) resolve(name string) (m *model, lora string) {
-	if m := s.model(name); m != nil {
+	if m := s.model(name); m != nil || name == "" {
 		return m, ""
 	}
 	for _, m := range s.models {
-		if slices.Contains(m.adapters(), name) {
-			return m, name
+		for _, ref := range m.fleet.refs() {
+			if ref.Snapshot().Has(name) {
+				return m, name
+			}
 		}
 	}
 	return nil, ""
@@ -279,30 +282,56 @@ func (m *model) adapters() []string {
 	return slices.Compact(names)
 }
 
+// listed is a served model as the edge knows it.
+func (s *System) listed(m *model) ingress.Model {
+	im := ingress.Model{Name: m.Router.Model, Created: s.started, Tokenizer: m.Tokenizer, EngineRenders: m.Render == RenderEngine}
+	for _, ref := range m.fleet.refs() {
+		if snap := ref.Snapshot(); snap.Told {
+			im.ContextTokens = max(im.ContextTokens, int(snap.Load.Limits.SequenceTokens))
+		}
+		im.Logprobs = im.Logprobs || ref.Capabilities.Logprobs
+		im.LogitBias = im.LogitBias || ref.Capabilities.LogitBias
+		im.MinTokens = im.MinTokens || ref.Capabilities.MinTokens
+	}
+	return im
+}
+
 // Models implements ingress.Front.
 func (s *System) Models() []ingress.Model {
 	out := make([]ingress.Model, 0, len(s.models))
+	taken := make(map[string]bool, len(s.models)) // a name is the first one's that has it, as in resolve
 	for _, m := range s.models {
-		im := ingress.Model{Name: m.Router.Model, Created: s.started, Tokenizer: m.Tokenizer, EngineRenders: m.Render == RenderEngine}
-		for _, ref := range m.fleet.refs() {
-			if snap := ref.Snapshot(); snap.Told {
-				im.ContextTokens = max(im.ContextTokens, int(snap.Load.Limits.SequenceTokens))
-			}
-			im.Logprobs = im.Logprobs || ref.Capabilities.Logprobs
-			im.LogitBias = im.LogitBias || ref.Capabilities.LogitBias
-			im.MinTokens = im.MinTokens || ref.Capabilities.MinTokens
-		}
-		out = append(out, im)
+		out = append(out, s.listed(m))
+		taken[m.Router.Model] = true
+	}
+	for i, m := range s.models {
 		for _, adapter := range m.adapters() {
-			if named, lora := s.resolve(adapter); named == m && lora != "" { // else the name is another's
-				of := im
-				of.Name, of.Parent = adapter, im.Name
-				out = append(out, of)
+			if !taken[adapter] {
+				taken[adapter] = true
+				out = append(out, adapterOf(out[i], adapter))
 			}
 		}
 	}
 	slices.SortFunc(out, func(a, b ingress.Model) int { return strings.Compare(a.Name, b.Name) })
 	return out
+}
+
+// Model implements ingress.Front.
+func (s *System) Model(name string) (ingress.Model, bool) {
+	m, lora := s.resolve(name)
+	switch {
+	case m == nil:
+		return ingress.Model{}, false
+	case lora != "":
+		return adapterOf(s.listed(m), lora), true
+	}
+	return s.listed(m), true
+}
+
+// adapterOf is the model that an adapter makes of another.
+func adapterOf(of ingress.Model, adapter string) ingress.Model {
+	of.Name, of.Parent = adapter, of.Name
+	return of
 }
 
 // Submit implements ingress.Front.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -110,6 +111,14 @@ func newFront(script func(*stream.Request, *stream.Response)) *fakeFront {
 
 func (f *fakeFront) Models() []Model { return f.models }
 func (f *fakeFront) Health() Health  { return f.health }
+
+func (f *fakeFront) Model(name string) (Model, bool) {
+	at := slices.IndexFunc(f.models, func(m Model) bool { return m.Name == name })
+	if at < 0 {
+		return Model{}, false
+	}
+	return f.models[at], true
+}
 
 func (f *fakeFront) Tokenize(_ context.Context, _ string, in stream.Input) ([]Encoded, error) {
 	return f.tokenize(in)

@@ -11,6 +11,8 @@ import (
 type Front interface {
 	// Models lists what is served, sorted by name.
 	Models() []Model
+	// Model returns the one of Models with a name; false: there is none. Each request asks for it.
+	Model(name string) (Model, bool)
 	// Submit hands a request to its model's router and returns at once. The model must be one of Models.
 	Submit(req *stream.Request) *stream.Response
 	// Tokenize renders and encodes an input by the model's bounded tokenizer workers, without running it: a prompt's

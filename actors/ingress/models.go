@@ -41,18 +41,15 @@ func (s *Server) model(x *exchange) {
 // lookUp returns a model by its name. Without a name it is the one that is served, if there is only
 // one; adapters do not count.
 func (s *Server) lookUp(name *string) (Model, *fault.Fault) {
-	served := s.deps.Front.Models()
 	if name == nil {
-		served = slices.DeleteFunc(slices.Clone(served), func(m Model) bool { return m.Parent != "" })
+		served := slices.DeleteFunc(slices.Clone(s.deps.Front.Models()), func(m Model) bool { return m.Parent != "" })
 		if len(served) == 1 {
 			return served[0], nil
 		}
 		return Model{}, fault.Invalid("model", "model is required: GET /v1/models lists what is served")
 	}
-	for _, m := range served {
-		if m.Name == *name {
-			return m, nil
-		}
+	if m, ok := s.deps.Front.Model(*name); ok {
+		return m, nil
 	}
 	return Model{}, &fault.Fault{
 		Kind: fault.ModelNotFound, Param: "model",
