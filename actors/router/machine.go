@@ -64,6 +64,8 @@ type machine struct {
 	policy  policy.Policy
 	rng     *rand.Rand
 	learner *cost.Learner
+	// estimator is what decisions ask what to expect: the learner.
+	estimator cost.Estimator
 
 	fleet []policy.Candidate // as the pass sees it
 	pass  pass
@@ -110,8 +112,9 @@ func newMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*m
 	if err != nil {
 		return nil, err
 	}
+	learner := cost.NewLearner(cost.DefaultConfig())
 	return &machine{
-		cfg: cfg, policy: p, rng: rng, learner: cost.NewLearner(cost.DefaultConfig()), first: map[scoring.ReplicaID]time.Time{},
+		cfg: cfg, policy: p, rng: rng, learner: learner, estimator: learner, first: map[scoring.ReplicaID]time.Time{},
 		waiting: queue.New[*entry](cfg.Queue), booked: map[scoring.ReplicaID]*booking{},
 		tickets: map[scoring.Ticket]*asked{}, byCall: map[*stream.Call]*asking{},
 		queuedAs: map[*stream.Call]*entry{}, newTicket: newTicket, deadlines: newDeadlines(), open: line{which: unanswered}, spare: newSpare(),
@@ -283,10 +286,10 @@ func (m *machine) supersede(call *stream.Call) {
 // predict says how long a reservation's prompt will take its replica, as far as that has shown its own speed.
 func (m *machine) predict(now time.Time, a *asked, vs []view) {
 	c, v := &a.place.Claim, &vs[a.at]
-	if a.by.entry.sub.Prompts[a.prompt].Raw || !m.learner.KnowsPrefill(v.ref.ID, c.PrefillTokens, c.PromptTokens-c.PrefillTokens) {
+	if a.by.entry.sub.Prompts[a.prompt].Raw || !m.estimator.KnowsPrefill(v.ref.ID, c.PrefillTokens, c.PromptTokens-c.PrefillTokens) {
 		return
 	}
-	rates := m.learner.Rates(v.ref.ID)
+	rates, _ := m.estimator.At(now, v.ref.ID)
 	others := m.pending(v.ref.ID).pending
 	others.Requests, others.PrefillTokens = others.Requests-1, others.PrefillTokens-c.PrefillTokens
 	at := cost.ReplicaAt(now, &v.snap.Load, others, rates)

@@ -129,7 +129,7 @@ func (m *machine) lay(now time.Time, vs []view) {
 		if b := m.booked[v.ref.ID]; b != nil {
 			c.Pending, c.PendingBlocks, c.PendingSeats = b.pending, b.blocks, b.seats
 		}
-		c.Rates, c.Busy = m.learner.At(now, v.ref.ID)
+		c.Rates, c.Busy = m.estimator.At(now, v.ref.ID)
 		c.CoolingUntil = nil
 		if quota := v.snap.QuotaSeats; quota != nil && v.snap.State == replica.Ready {
 			m.pass.quotas = true

@@ -16,11 +16,12 @@ func (m *machine) know(now time.Time, e *entry, vs []view) {
 	m.ready(now, vs)
 	e.known = true
 	e.fcfs = m.pass.pass.FCFSSeconds()
+	usual, _ := m.estimator.At(now, "")
 	for _, ask := range e.legs() {
 		plan := m.plan(e, ask)
 		d := m.demand(e, ask, &plan, vs)
 		fits := m.fits(now, e, ask, &plan, vs, nil)
-		e.weigh(m.pass.pass.LeastPrefillSeconds(d, fits), leastBlocks(fits), m.learner.Rates(""), &plan)
+		e.weigh(m.pass.pass.LeastPrefillSeconds(d, fits), leastBlocks(fits), usual, &plan)
 	}
 	e.leastPrefill = e.prefillSeconds / float64(len(e.legs()))
 	plan := m.plan(e, e.legs()[0])

@@ -82,7 +82,7 @@ func (m *machine) plan(e *entry, a stream.Ask) ledger.Plan {
 	if limit != nil {
 		most = min(most, scoring.Tokens(*limit))
 	}
-	answer := m.learner.Answer(prompt, most)
+	answer := m.estimator.Answer(prompt, most)
 	p := ledger.Plan{PromptTokens: prompt, MaxOutputTokens: most, ExpectedTokens: answer.MeanTokens}
 	if m.cfg.Admission == Strict {
 		if limit == nil {

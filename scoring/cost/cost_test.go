@@ -295,11 +295,9 @@ func TestLearnerSurvivesNonsense(t *testing.T) {
 				f := l.Answer(300, 100)
 				require.True(t, f.MeanTokens > 0 && f.MeanTokens <= 100 && f.MostTokens > 0 && f.MostTokens <= 100, "%+v", f)
 				require.True(t, f.Variance >= 0 && f.Variance <= 2500, "%+v", f)
-				busy := l.Busy(start, "a")
-				require.True(t, busy >= 0 && busy < 1)
-				rates, share := l.At(start, "a")
+				rates, busy := l.At(start, "a")
 				require.Equal(t, r, rates)
-				require.Equal(t, busy, share)
+				require.True(t, busy >= 0 && busy < 1)
 			},
 		})
 	})
@@ -389,20 +387,24 @@ func TestForecastOfKnownLengths(t *testing.T) {
 // TestBusy: seconds of prefill of the last half minute, forgotten by e in 30 s.
 func TestBusy(t *testing.T) {
 	l := cost.NewLearner(cost.DefaultConfig())
-	require.Zero(t, l.Busy(start, "a"))
+	share := func(after time.Duration, id scoring.ReplicaID) float64 {
+		_, busy := l.At(start.Add(after), id)
+		return busy
+	}
+	require.Zero(t, share(0, "a"))
 	step := cost.DefaultRates().StepSeconds
 	l.FirstToken(start, "a", 60_000, 0, seconds(3+step))
-	require.InEpsilon(t, 0.1, l.Busy(start, "a"), 1e-6)
-	require.InEpsilon(t, 0.1/math.E, l.Busy(start.Add(30*time.Second), "a"), 1e-6)
-	require.Zero(t, l.Busy(start, "b"))
+	require.InEpsilon(t, 0.1, share(0, "a"), 1e-6)
+	require.InEpsilon(t, 0.1/math.E, share(30*time.Second, "a"), 1e-6)
+	require.Zero(t, share(0, "b"))
 	for i := range 300 {
 		l.FirstToken(start.Add(time.Duration(i)*time.Second), "a", 20_000, 0, time.Second+seconds(step))
 	}
-	busy := l.Busy(start.Add(299*time.Second), "a")
+	busy := share(299*time.Second, "a")
 	require.Greater(t, busy, 0.95, "it does nothing else")
 	require.Less(t, busy, 1.0)
 	l.FirstToken(start.Add(299*time.Second), "a", 20_000, 0, time.Minute)
-	require.Less(t, l.Busy(start.Add(299*time.Second), "a"), 1.0)
+	require.Less(t, share(299*time.Second, "a"), 1.0)
 }
 
 // TestTrueRatesUnderNoiseAndOutliers: whatever the device, one observation in twelve being up to a hundred times too long does

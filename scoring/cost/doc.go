@@ -3,7 +3,7 @@
 //
 //	load snapshot, Pending, Rates ──ReplicaAt──▶ Replica ──Cost(Demand, hit, Prices)──▶ Breakdown {wait, prefill, decode, stall, ...}
 //	                                                └──Offer──▶ Quote.TotalSeconds: the sum of many, fast
-//	first tokens, token gaps, finished outputs ──Learner──▶ Rates and Busy per replica, Forecast of answers
+//	first tokens, token gaps, finished outputs ──Learner (an Estimator)──▶ rates and busy share per replica, Forecast of answers
 //
 // Callers: scoring/policy ranks by it, the router actor predicts first tokens; it owns a [Learner], feeds it and asks it, and is
 // its only user.

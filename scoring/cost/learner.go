@@ -66,9 +66,10 @@ const prefillsKnown = 3
 // prefillReach is how many times as long as the longest that it has shown a prefill may be for that to say how long it takes.
 const prefillReach = 4
 
-// KnowsPrefill says whether the replica itself has shown how fast it prefills so many uncached tokens behind hit cached ones:
-// it has done some, and one that took a quarter of it or more. Else Rates speaks of its fleet or its prior, or goes on from
-// prompts that are over in one pass whatever their length.
+var _ Estimator = (*Learner)(nil)
+
+// KnowsPrefill implements [Estimator]: the replica has done some prefills, and one that took a quarter of it or more. Else Rates
+// speaks of its fleet or its prior, or goes on from prompts that are over in one pass whatever their length.
 func (l *Learner) KnowsPrefill(id scoring.ReplicaID, tokens, hit scoring.Tokens) bool {
 	o := l.replicas[id]
 	return o != nil && o.prefills >= prefillsKnown && l.cfg.Prior.PrefillSeconds(tokens, hit) <= prefillReach*o.speed.longest()
@@ -165,31 +166,22 @@ func (l *Learner) Output(prompt, produced, limit scoring.Tokens) {
 	}
 }
 
-// Busy is the share of its time that a replica has spent on prefill in the last half minute or so, below 1.
-func (l *Learner) Busy(now time.Time, id scoring.ReplicaID) float64 {
-	return l.replicas[id].share(now)
-}
-
-func (o *observed) share(now time.Time) float64 {
-	if o == nil {
-		return 0
-	}
-	return o.busy.share(now)
-}
-
 // Forget drops what is known of a replica: it left, or came back as another machine.
 func (l *Learner) Forget(id scoring.ReplicaID) { delete(l.replicas, id) }
 
-// Rates implements [Estimator]. The fleet is the prior of a replica, and the configured rates are a weak one of the fleet: a
+// Rates returns a replica's rates. The fleet is the prior of a replica, and the configured rates are a weak one of the fleet: a
 // replica not seen yet counts as one of its fellows, not as the device that the configuration had in mind. The pull from
 // above must be weak: what it adds or takes would stand between a replica that was seen and those that were not, and draw
 // conversations away from their cache.
 func (l *Learner) Rates(id scoring.ReplicaID) Rates { return l.rates(l.replicas[id]) }
 
-// At is Rates and Busy.
-func (l *Learner) At(now time.Time, id scoring.ReplicaID) (Rates, float64) {
+// At implements [Estimator].
+func (l *Learner) At(now time.Time, id scoring.ReplicaID) (rates Rates, busy float64) {
 	o := l.replicas[id]
-	return l.rates(o), o.share(now)
+	if o != nil {
+		busy = o.busy.share(now)
+	}
+	return l.rates(o), busy
 }
 
 func (l *Learner) rates(o *observed) Rates {

@@ -49,12 +49,13 @@ func (r Rates) scaled(factor float64) Rates {
 	return r
 }
 
-// Estimator says what to expect: of replicas and of answers.
+// Estimator says what to expect: of replicas and of answers. [Learner] is one.
 type Estimator interface {
-	// Rates returns a replica's rates; of one never seen, those of its fleet.
-	Rates(id scoring.ReplicaID) Rates
-	// Busy is the share of its time that a replica spends on prefill, below 1.
-	Busy(now time.Time, id scoring.ReplicaID) float64
+	// At returns a replica's rates, of one never seen those of its fleet, and the share of its time that it has spent on prefill in
+	// the last half minute or so, below 1.
+	At(now time.Time, id scoring.ReplicaID) (Rates, float64)
+	// KnowsPrefill says whether the replica itself has shown how fast it prefills so many uncached tokens behind hit cached ones.
+	KnowsPrefill(id scoring.ReplicaID, tokens, hit scoring.Tokens) bool
 	// Answer predicts how long an answer becomes that may have maxTokens.
 	Answer(prompt, maxTokens scoring.Tokens) Forecast
 }
