@@ -94,12 +94,15 @@ type (
 	gateOpen struct{}
 )
 
-// routerActor wraps the machine: it performs effects and supervises the workers.
+var _ Shell = (*routerActor)(nil)
+
+// routerActor wraps the machine: it is its shell, and supervises the workers.
 type routerActor struct {
 	*supervise.Strategy
 
 	cfg      Config
 	deps     Deps
+	self     *actor.PID
 	m        *machine
 	views    []view // the fleet as the last step saw it
 	granted  grants
@@ -120,7 +123,7 @@ func Props(cfg Config, deps Deps) *actor.Props {
 		},
 		actor.WithReceiverMiddleware(supervise.Guard(deps.Log, "router", func(message, value any) {
 			answerLost(message, value)
-			giveUp(grants{}.lost(message, deps.Refs()))
+			giveUp(grants{}.lost(message, deps.Refs())...)
 		}), deps.Middleware("router")),
 	)
 }
@@ -135,10 +138,10 @@ func answerLost(message, value any) {
 	}
 }
 
-// giveUp tells replicas of grants that went with an instance.
-func giveUp(lost []giveBack) {
-	for _, l := range lost {
-		l.ref.Tell(replica.End{Ticket: l.ticket, Reason: ledger.Refused})
+// giveUp tells replicas of grants that nobody uses.
+func giveUp(unused ...giveBack) {
+	for _, g := range unused {
+		g.ref.Tell(replica.End{Ticket: g.ticket, Reason: ledger.Refused})
 	}
 }
 
@@ -161,6 +164,7 @@ func newActor(cfg Config, deps Deps, instance uint64) *routerActor {
 func (a *routerActor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
+		a.self = c.Self()
 		for range a.deps.Workers {
 			a.spawnWorker(c)
 		}
@@ -217,7 +221,7 @@ func (a *routerActor) stop() {
 	a.Strategy.Close()
 	a.alarm.Stop()
 	if len(a.granted) > 0 {
-		giveUp(a.granted.lost(nil, a.deps.Refs()))
+		giveUp(a.granted.lost(nil, a.deps.Refs())...)
 	}
 	// Bare tokenizations have nobody who asks again.
 	lost := &fault.Fault{Kind: fault.Internal, Message: "internal error"}
@@ -245,7 +249,8 @@ func (a *routerActor) step(c actor.Context, message any) {
 	if _, ok := message.(*stream.Submit); ok {
 		a.deps.Meter.Decided(time.Since(began))
 	}
-	a.perform(c, effects)
+	perform(effects, a, a.granted)
+	a.arm(c)
 }
 
 // tell hands over what a step has noted.
@@ -272,40 +277,39 @@ func (a *routerActor) suppose(s *Suppose) {
 	a.m.trace = nil
 }
 
-func (a *routerActor) perform(c actor.Context, effects []effect) {
-	for _, e := range effects {
-		switch e := e.(type) {
-		case tellCall:
-			e.call.Tell(e.message)
-		case reserve:
-			p := &e.place
-			p.Ref.Tell(&replica.Reserve{Claim: p.Claim, Incarnation: p.Incarnation, Prefill: e.predictedPrefill(), From: c.Self()})
-		case placed:
-			e.by.call().Tell(e.message())
-		case giveBack:
-			e.ref.Tell(replica.End{Ticket: e.ticket, Reason: ledger.Refused})
-		case refused:
-			a.deps.Meter.Refused(e.kind, e.cause)
-		case dispatched:
-			a.deps.Meter.Dispatched(e.by.waited)
-		case ejected:
-			a.deps.Meter.Ejected(string(e.id))
-			a.deps.Log.Warn("replica ejected: its steps take much longer than they did", slog.String("replica", string(e.id)),
-				slog.Float64("slowdown", e.slowdown), slog.Time("until", e.until))
-		case speculated:
-			e.tellIndex()
-		case reranked:
-			a.deps.Meter.Reranked()
-		}
-		a.granted.told(e)
-	}
-	a.arm(c)
+// TellCall implements [Shell].
+func (a *routerActor) TellCall(call *stream.Call, message any) { call.Tell(message) }
+
+// Reserve implements [Shell].
+func (a *routerActor) Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
+	ref.Tell(&replica.Reserve{Claim: claim, Incarnation: incarnation, Prefill: prefill, From: a.self})
 }
+
+// GiveBack implements [Shell].
+func (a *routerActor) GiveBack(ref *replica.Ref, ticket scoring.Ticket) {
+	giveUp(giveBack{ref, ticket})
+}
+
+// Turned implements [Shell].
+func (a *routerActor) Turned(kind fault.Kind, cause fault.Cause) { a.deps.Meter.Refused(kind, cause) }
+
+// Ejected implements [Shell].
+func (a *routerActor) Ejected(id scoring.ReplicaID, slowdown float64, until time.Time) {
+	a.deps.Meter.Ejected(string(id))
+	a.deps.Log.Warn("replica ejected: its steps take much longer than they did", slog.String("replica", string(id)),
+		slog.Float64("slowdown", slowdown), slog.Time("until", until))
+}
+
+// Reranked implements [Shell].
+func (a *routerActor) Reranked() { a.deps.Meter.Reranked() }
+
+// Dispatched implements [Shell].
+func (a *routerActor) Dispatched(waited time.Duration) { a.deps.Meter.Dispatched(waited) }
 
 // arm keeps the one timer at the time that the machine wants.
 func (a *routerActor) arm(c actor.Context) {
 	at, ok := a.m.nextTick()
-	self, root := c.Self(), c.ActorSystem().Root
+	self, root := a.self, c.ActorSystem().Root
 	a.alarm.Set(at, ok, func() { root.Send(self, tick{}) })
 }
 
@@ -374,7 +378,7 @@ func (a *routerActor) enqueue(c actor.Context, j *job) {
 
 // encodeNext gives jobs to workers while both and a slot of the node are free.
 func (a *routerActor) encodeNext(c actor.Context) {
-	self, root := c.Self(), c.ActorSystem().Root
+	self, root := a.self, c.ActorSystem().Root
 	for len(a.idle) > 0 && a.jobs.heap.Len() > 0 {
 		if !a.deps.Gate.TryAcquire(a.cfg.Model, func() { root.Send(self, gateOpen{}) }) {
 			return

@@ -1,31 +1,13 @@
 package router
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"time"
 
-	"plimsoll/actors/fault"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
-	"plimsoll/scoring/ledger"
 )
-
-// Shell does what a router's machine asks for, in the order in which it is called.
-type Shell interface {
-	TellCall(call *stream.Call, message any)
-	// Reserve asks a replica's actor, which answers with [replica.Granted] or [replica.Refused]. prefill is [replica.Reserve]'s.
-	Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration)
-	// GiveBack ends a ticket that was granted and can't be used.
-	GiveBack(ref *replica.Ref, ticket scoring.Ticket)
-	// Turned tells of a submission that was turned away. For statistics.
-	Turned(kind fault.Kind, cause fault.Cause)
-	// Ejected tells of a replica that gets nothing for a while because its steps take so many times as long as they did.
-	Ejected(id scoring.ReplicaID, slowdown float64, until time.Time)
-	// Dispatched tells of a submission that was placed after a wait. For statistics.
-	Dispatched(waited time.Duration)
-}
 
 // Machine is a router's decisions without the actor around them, for who brings a clock and a mail of its own: the
 // simulator. It is pure: time and tickets are arguments, the fleet is read from what the references publish.
@@ -49,7 +31,7 @@ func (d *Machine) Message(now time.Time, message any, fleet []*replica.Ref, to S
 	d.views = views(fleet, d.views)
 	effects := d.m.step(now, message, d.views)
 	d.granted.heard(message, fleet)
-	d.perform(to, effects)
+	perform(effects, to, d.granted)
 }
 
 // Fail says that the actor has failed at a message: grants that nobody was told of are given back.
@@ -110,32 +92,5 @@ func (d *Machine) Residue() Residue {
 	return Residue{
 		Queued: m.waiting.Len(), QueuedTokens: m.waiting.Tokens(), QueuedCalls: len(m.queuedAs), Deadlines: m.deadlines.Len(),
 		Asking: len(m.byCall), Tickets: len(m.tickets), Booked: len(m.booked),
-	}
-}
-
-func (d *Machine) perform(to Shell, effects []effect) {
-	for _, e := range effects {
-		switch e := e.(type) {
-		case tellCall:
-			to.TellCall(e.call, e.message)
-		case reserve:
-			to.Reserve(e.place.Ref, e.place.Claim, e.place.Incarnation, e.predictedPrefill())
-		case placed:
-			to.TellCall(e.by.call(), e.message())
-		case giveBack:
-			to.GiveBack(e.ref, e.ticket)
-		case refused:
-			to.Turned(e.kind, e.cause)
-		case dispatched:
-			to.Dispatched(e.by.waited)
-		case ejected:
-			to.Ejected(e.id, e.slowdown, e.until)
-		case speculated:
-			e.tellIndex()
-		case reranked:
-		default:
-			panic(fmt.Sprintf("router: no shell does %T", e))
-		}
-		d.granted.told(e)
 	}
 }

@@ -236,5 +236,8 @@ func (f *front) Ejected(id scoring.ReplicaID, slowdown float64, until time.Time)
 	h.ejected = max(h.ejected, w.since(until))
 }
 
+// Reranked implements router.Shell.
+func (*front) Reranked() {}
+
 // Dispatched implements router.Shell.
 func (f *front) Dispatched(time.Duration) {}

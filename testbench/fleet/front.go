@@ -100,5 +100,8 @@ func (f *front) Ejected(id scoring.ReplicaID, _ float64, _ time.Time) {
 	}
 }
 
+// Reranked implements [router.Shell].
+func (*front) Reranked() {}
+
 // Dispatched implements [router.Shell].
 func (f *front) Dispatched(time.Duration) {}
