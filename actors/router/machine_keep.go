@@ -16,16 +16,14 @@ type aim struct{ leg, at int }
 const nowhere = -1
 
 // keep has the pass keep the room that an entry needs which was not placed, against those that stand in a lower class than it came
-// with: on the replica that it waits for or, where no replica has room, where the least was missing when room was
+// with: on the replica that it waits for, its aim, or, where no replica has room, where the least was missing when room was
 // kept for it first. Several legs with one prompt are counted as if each had its blocks for itself. Against those of its own class
 // nothing is kept, however long they have waited.
-func (m *machine) keep(now time.Time, e *entry, vs []view) {
+func (m *machine) keep(now time.Time, e *entry, on aim, vs []view) {
 	p := &m.pass.pass
 	for _, ask := range e.legs() {
-		plan := m.plan(e, ask)
-		fits := m.fits(now, e, ask, &plan, vs, nil)
-		d := m.demand(e, ask, &plan, vs)
-		at, ok := m.scratch.aim.at, m.scratch.aim.at != nowhere && m.scratch.aim.leg == ask.Leg
+		_, d, fits := m.prepare(now, e, ask, vs, nil)
+		at, ok := on.at, on.at != nowhere && on.leg == ask.Leg
 		if !ok {
 			at, ok = m.nearest(e, ask.Leg, d, fits)
 		}
@@ -100,21 +98,19 @@ func (m *machine) keepBefore(now time.Time, e *entry, vs []view) {
 			return queue.Keep
 		}
 		m.serve(now, other)
-		m.scratch.aim = aim{at: nowhere}
+		on := aim{at: nowhere}
 		if ask := other.legs()[0]; !now.Before(other.rests) && len(other.legs()) == 1 {
-			m.scratch.aim = m.wants(now, other, ask, vs)
+			on = m.wants(now, other, ask, vs)
 		}
-		m.keep(now, other, vs)
+		m.keep(now, other, on, vs)
 		return queue.Keep
 	})
 }
 
 // wants is where a leg would go, or waits for a better replica.
 func (m *machine) wants(now time.Time, e *entry, ask stream.Ask, vs []view) aim {
-	plan := m.plan(e, ask)
-	fits := m.fits(now, e, ask, &plan, vs, nil)
-	dec := m.policy.Decide(m.demand(e, ask, &plan, vs), fits)
-	if at, ok := dec.Aim(); ok {
+	_, d, fits := m.prepare(now, e, ask, vs, nil)
+	if at, ok := m.policy.Decide(d, fits).Aim(); ok {
 		return aim{ask.Leg, at}
 	}
 	return aim{at: nowhere}

@@ -18,9 +18,7 @@ func (m *machine) know(now time.Time, e *entry, vs []view) {
 	e.fcfs = m.pass.pass.FCFSSeconds()
 	usual, _ := m.estimator.At(now, "")
 	for _, ask := range e.legs() {
-		plan := m.plan(e, ask)
-		d := m.demand(e, ask, &plan, vs)
-		fits := m.fits(now, e, ask, &plan, vs, nil)
+		plan, d, fits := m.prepare(now, e, ask, vs, nil)
 		e.weigh(m.pass.pass.LeastPrefillSeconds(d, fits), leastBlocks(fits), usual, &plan)
 	}
 	e.leastPrefill = e.prefillSeconds / float64(len(e.legs()))
@@ -33,9 +31,7 @@ func (m *machine) know(now time.Time, e *entry, vs []view) {
 func (m *machine) useless(now time.Time, e *entry, vs []view) *turned {
 	m.ready(now, vs)
 	for _, ask := range e.legs() {
-		plan := m.plan(e, ask)
-		fits := m.fits(now, e, ask, &plan, vs, nil)
-		d := m.demand(e, ask, &plan, vs)
+		_, d, fits := m.prepare(now, e, ask, vs, nil)
 		if dec, ok := m.pass.pass.Hopeless(d, fits); ok {
 			m.traceDecided(e, ask, d, fits, dec)
 			return m.refused(now, e, ask, dec, vs)
@@ -54,10 +50,7 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 	var by *asking // once it is needed
 	chosen := m.scratch.chosen[:0]
 	for _, ask := range e.legs() {
-		plan := m.plan(e, ask)
-		fits := m.fits(now, e, ask, &plan, vs, chosen)
-		d := m.demand(e, ask, &plan, vs)
-		d.Following = len(chosen) > 0
+		plan, d, fits := m.prepare(now, e, ask, vs, chosen)
 		dec := m.decide(e, ask, d, fits)
 		if dec.Verdict == policy.Dispatch && e.stale(now) && m.overrated(now, e, ask, &plan, dec.Index, vs) {
 			dec = m.decide(e, ask, d, m.scratch.fits)

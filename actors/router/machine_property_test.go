@@ -430,24 +430,22 @@ func (m *market) held(t *rapid.T) {
 	for _, call := range m.order() {
 		e := m.m.queuedAs[call]
 		class := e.sub.Call.Request.Class
-		m.m.scratch.aim = aim{at: nowhere}
+		on := aim{at: nowhere}
 		if m.now.Before(e.rests) {
 			if class < last {
-				m.m.keep(m.now, e, vs)
+				m.m.keep(m.now, e, on, vs)
 			}
 			continue
 		}
 		m.m.serve(m.now, e)
-		plan := m.m.plan(e, e.legs()[0])
-		fits := m.m.fits(m.now, e, e.legs()[0], &plan, vs, nil)
-		d := m.m.demand(e, e.legs()[0], &plan, vs)
+		_, d, fits := m.m.prepare(m.now, e, e.legs()[0], vs, nil)
 		dec := m.m.policy.Decide(d, fits)
 		require.True(t, dec.Verdict == policy.Hold || dec.Verdict == policy.Refuse && e.sub.Begun)
 		m.did["held checks"]++
 		if dec.Cause == policy.BetterBusy || dec.Cause == policy.BetterFull {
 			m.did["held for a better one"]++
 			require.True(t, m.now.Before(e.bound), "it has waited too long for a better one")
-			m.m.scratch.aim = aim{e.legs()[0].Leg, dec.Index}
+			on = aim{e.legs()[0].Leg, dec.Index}
 		}
 		for i := range fits {
 			if m.m.pass.pass.Eligible(d, fits, i) == policy.Kept {
@@ -455,7 +453,7 @@ func (m *market) held(t *rapid.T) {
 			}
 		}
 		if class < last {
-			m.m.keep(m.now, e, vs)
+			m.m.keep(m.now, e, on, vs)
 		}
 	}
 }

@@ -62,8 +62,7 @@ func (m *machine) scan(now time.Time, vs []view) (placed bool) {
 		if now.Before(e.rests) {
 			m.retry(e.rests)
 			if q.Class < last {
-				m.scratch.aim = aim{at: nowhere}
-				m.keep(now, e, vs)
+				m.keep(now, e, aim{at: nowhere}, vs)
 			}
 			return queue.Keep
 		}
@@ -76,7 +75,7 @@ func (m *machine) scan(now time.Time, vs []view) (placed bool) {
 		}
 		m.patient(now, e)
 		if q.Class < last {
-			m.keep(now, e, vs)
+			m.keep(now, e, m.scratch.aim, vs)
 		}
 		return queue.Keep
 	})

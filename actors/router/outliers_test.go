@@ -108,9 +108,8 @@ func TestWhoGetsNothing(t *testing.T) {
 			e := newEntry(1, sub)
 			vs := r.views()
 			r.m.look(r.now, vs)
-			plan := r.m.plan(e, sub.Legs[0])
-			d := r.m.demand(e, sub.Legs[0], &plan, vs)
-			require.Equal(t, c.why, r.m.pass.pass.Eligible(d, r.m.fits(r.now, e, sub.Legs[0], &plan, vs, nil), 1))
+			_, d, fits := r.m.prepare(r.now, e, sub.Legs[0], vs, nil)
+			require.Equal(t, c.why, r.m.pass.pass.Eligible(d, fits, 1))
 		})
 	}
 }

@@ -70,6 +70,16 @@ type holder struct {
 	device scoring.Blocks
 }
 
+// prepare works out what a policy decides for a leg by: what it needs, and what each replica is to it. It is valid until the next
+// call. chosen are the reservations for the legs before it.
+func (m *machine) prepare(now time.Time, e *entry, a stream.Ask, vs []view, chosen []*asked) (ledger.Plan, *policy.Demand, []policy.Fit) {
+	plan := m.plan(e, a)
+	fits := m.fits(now, e, a, &plan, vs, chosen)
+	d := m.demand(e, a, &plan, vs)
+	d.Following = len(chosen) > 0
+	return plan, d, fits
+}
+
 // plan is what a leg needs, before it is fitted to a replica.
 func (m *machine) plan(e *entry, a stream.Ask) ledger.Plan {
 	req := e.sub.Call.Request

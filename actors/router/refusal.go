@@ -133,11 +133,8 @@ func (m *machine) packs(e *entry, vs []view) int {
 
 // refused words a policy's refusal.
 func (m *machine) refused(now time.Time, e *entry, ask stream.Ask, dec policy.Decision, vs []view) *turned {
-	switch dec.Cause {
-	case policy.TooLarge:
+	if dec.Cause == policy.TooLarge {
 		return tooLarge(e, vs)
-	case policy.NoReplica, policy.NoCause, policy.NoRoom, policy.AllCool, policy.BetterBusy, policy.BetterFull,
-		policy.TooLate, policy.TooSlow, policy.NumCauses:
 	}
 	if ask.LastFault != nil {
 		return m.shedBy(now, ask.LastFault, vs)

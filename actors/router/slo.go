@@ -54,9 +54,7 @@ func (m *machine) asStanding(now time.Time, e *entry, vs []view) []slo.Replica {
 	list := slices.Grow(m.aims.replicas[:0], len(vs))
 	places := make([]int, len(vs)) // in the list, and one more
 	for n, ask := range e.legs() {
-		plan := m.plan(e, ask)
-		fits := m.fits(now, e, ask, &plan, vs, nil)
-		d := m.demand(e, ask, &plan, vs)
+		_, d, fits := m.prepare(now, e, ask, vs, nil)
 		for i := range m.fleet {
 			if n == 0 && m.pass.pass.Eligible(d, fits, i).LacksOnlyRoom() {
 				list = append(list, standingOf(now, &m.fleet[i], d))
@@ -145,10 +143,7 @@ func (m *machine) tooSlow(now time.Time, e *entry, vs []view) *turned {
 		return nil
 	}
 	m.ready(now, vs)
-	ask := e.legs()[0]
-	plan := m.plan(e, ask)
-	fits := m.fits(now, e, ask, &plan, vs, nil)
-	d := m.demand(e, ask, &plan, vs)
+	_, d, fits := m.prepare(now, e, e.legs()[0], vs, nil)
 	least, life := time.Duration(-1), 0.0
 	for i := range m.fleet {
 		c := &m.fleet[i]

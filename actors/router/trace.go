@@ -78,9 +78,7 @@ func (m *machine) traceTurned(now time.Time, e *entry, cause policy.Cause, retry
 	}
 	m.ready(now, vs)
 	ask := e.legs()[0]
-	plan := m.plan(e, ask)
-	d := m.demand(e, ask, &plan, vs)
-	fits := m.fits(now, e, ask, &plan, vs, nil)
+	_, d, fits := m.prepare(now, e, ask, vs, nil)
 	m.traceDecided(e, ask, d, fits, policy.Decision{Verdict: policy.Refuse, Cause: cause, RetryAfter: retryAfter})
 }
 
@@ -172,9 +170,7 @@ func (m *machine) supposed(now time.Time, e *entry, vs []view) *turned {
 	m.keepBefore(now, e, vs)
 	m.serve(now, e)
 	ask := e.legs()[0]
-	plan := m.plan(e, ask)
-	d := m.demand(e, ask, &plan, vs)
-	fits := m.fits(now, e, ask, &plan, vs, nil)
+	_, d, fits := m.prepare(now, e, ask, vs, nil)
 	values := m.trace.Values(m.policy, &m.pass.pass, d, fits)
 	dec := m.policy.Decide(d, fits)
 	m.trace.Decided(subjectOf(e, 0), m.policy, &m.pass.pass, d, fits, values, dec)

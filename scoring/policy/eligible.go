@@ -51,10 +51,8 @@ func (r Reason) String() string {
 // Passes says whether waiting can help: the replica serves, and what stands in the way goes away by itself.
 func (r Reason) Passes() bool {
 	switch r {
-	case IsVoid, IsSuspect, IsEjected, Cooling:
+	case OK, IsVoid, IsSuspect, IsEjected, Cooling, WarmingQuota, Overdrawn, NoSeats, NoBlocks, Kept:
 		return true
-	case OK, WarmingQuota, Overdrawn, NoSeats, NoBlocks, Kept:
-		return r.LacksOnlyRoom()
 	case TooSmall, NotStarted, IsDegraded, IsDraining, IsDown, IsGone, LoRAMissing, ChatMissing, IsExcluded, NumReasons:
 	}
 	return false
