@@ -53,7 +53,7 @@ type noteKind uint8
 
 const (
 	laid       noteKind = iota // the fleet as a pass begins
-	booked                     // what is booked on one replica has changed
+	changed                    // what is booked or kept on one replica has changed
 	decided                    // with a table
 	held                       // the cause or the replica of a hold has changed
 	dispatched                 // the policy was told of what was decided last
@@ -66,7 +66,6 @@ const (
 	firstToken
 	finished
 	failed
-	kept // what is kept on one replica has changed
 )
 
 // span is a part of one of a batch's slices.
@@ -77,8 +76,8 @@ type note struct {
 	kind     noteKind
 	at       time.Time
 	subject  Subject
-	fleet    span // laid: of candidates; booked: one
-	index    int  // booked, dispatched, reserving: place in the fleet
+	fleet    span // laid: of candidates; changed: one
+	index    int  // changed, dispatched: place in the fleet
 	queue    policy.Queue
 	demand   policy.Demand
 	decision policy.Decision
@@ -95,7 +94,8 @@ type note struct {
 	broken   bool
 }
 
-// Batch is what one step of a router's machine tells. It is filled by the router and read by the watch, one after the other.
+// Batch is what one step of a router's machine tells. It is filled by the router and read by the watch, one after the other. Nil
+// takes no notes, where nobody reads them; of decisions, which cost the most to note, it must not be told.
 type Batch struct {
 	// Instance counts the routers of the model: what an earlier one left open is lost.
 	Instance uint64
@@ -123,8 +123,18 @@ func (b *Batch) bytes() int {
 	return len(b.notes)*noteBytes + len(b.fleets)*candidateBytes + len(b.fits)*fitBytes + len(b.values)*8
 }
 
+func (b *Batch) add(n note) {
+	if b != nil {
+		b.notes = append(b.notes, n)
+	}
+}
+
 // Look says that a pass begins, or that the fleet was laid out anew in it.
-func (b *Batch) Look() { b.isLaid = false }
+func (b *Batch) Look() {
+	if b != nil {
+		b.isLaid = false
+	}
+}
 
 // lay copies the fleet, once a pass.
 func (b *Batch) lay(p policy.Policy, pass *policy.Pass) {
@@ -140,24 +150,14 @@ func (b *Batch) lay(p policy.Policy, pass *policy.Pass) {
 	b.notes = append(b.notes, note{kind: laid, at: pass.Now, fleet: span{from, len(b.fleets)}, queue: pass.Queue})
 }
 
-// Booked says that the bookings of a candidate have changed.
-func (b *Batch) Booked(i int, c *policy.Candidate) {
-	if !b.isLaid {
+// Changed says that what is booked, or kept, on a candidate has changed.
+func (b *Batch) Changed(i int, c *policy.Candidate) {
+	if b == nil || !b.isLaid {
 		return // the copy that is still to be made shows it
 	}
 	from := len(b.fleets)
 	b.fleets = append(b.fleets, *c)
-	b.notes = append(b.notes, note{kind: booked, index: i, fleet: span{from, from + 1}})
-}
-
-// Kept says that what is kept on a candidate has changed.
-func (b *Batch) Kept(i int, c *policy.Candidate) {
-	if !b.isLaid {
-		return
-	}
-	from := len(b.fleets)
-	b.fleets = append(b.fleets, *c)
-	b.notes = append(b.notes, note{kind: kept, index: i, fleet: span{from, from + 1}})
+	b.add(note{kind: changed, index: i, fleet: span{from, from + 1}})
 }
 
 // Values notes what a policy's terms come to, for the Decided that follows.
@@ -186,50 +186,50 @@ func (b *Batch) Held(s Subject, p policy.Policy, pass *policy.Pass, dec policy.D
 }
 
 // Dispatched notes that the policy was told of what was decided last: it goes to a candidate.
-func (b *Batch) Dispatched(i int) { b.notes = append(b.notes, note{kind: dispatched, index: i}) }
+func (b *Batch) Dispatched(i int) { b.add(note{kind: dispatched, index: i}) }
 
 // Reserving notes that a replica was asked, as was decided for the leg last.
 func (b *Batch) Reserving(at time.Time, s Subject, ticket scoring.Ticket, id scoring.ReplicaID, prompt scoring.Tokens) {
-	b.notes = append(b.notes, note{kind: reserving, at: at, subject: s, ticket: ticket, replica: id, prompt: prompt})
+	b.add(note{kind: reserving, at: at, subject: s, ticket: ticket, replica: id, prompt: prompt})
 }
 
 // Denied notes that nothing came of a reservation.
 func (b *Batch) Denied(at time.Time, ticket scoring.Ticket, id scoring.ReplicaID, why string) {
-	b.notes = append(b.notes, note{kind: denied, at: at, ticket: ticket, replica: id, why: why})
+	b.add(note{kind: denied, at: at, ticket: ticket, replica: id, why: why})
 }
 
 // Placed notes that a reservation was passed on to its request.
 func (b *Batch) Placed(at time.Time, ticket scoring.Ticket) {
-	b.notes = append(b.notes, note{kind: placed, at: at, ticket: ticket})
+	b.add(note{kind: placed, at: at, ticket: ticket})
 }
 
 // Queued notes that a leg of so many prompt tokens waits, behind so many submissions, though nobody may have decided for it yet.
 func (b *Batch) Queued(at time.Time, s Subject, prompt scoring.Tokens, before int) {
-	b.notes = append(b.notes, note{kind: queued, at: at, subject: s, prompt: prompt, queue: policy.Queue{Requests: before}})
+	b.add(note{kind: queued, at: at, subject: s, prompt: prompt, queue: policy.Queue{Requests: before}})
 }
 
 // Rejected notes that a submission was turned away, with all its legs. s is the first one, of so many prompt tokens.
 func (b *Batch) Rejected(at time.Time, s Subject, prompt scoring.Tokens, why string) {
-	b.notes = append(b.notes, note{kind: rejected, at: at, subject: s, prompt: prompt, why: why})
+	b.add(note{kind: rejected, at: at, subject: s, prompt: prompt, why: why})
 }
 
 // Withdrawn notes that a submission was taken back.
 func (b *Batch) Withdrawn(at time.Time, entry uint64) {
-	b.notes = append(b.notes, note{kind: withdrawn, at: at, subject: Subject{Entry: entry}})
+	b.add(note{kind: withdrawn, at: at, subject: Subject{Entry: entry}})
 }
 
 // FirstToken notes the end of a prefill that took so long since its dispatch, own of it since the replica's first token before.
 func (b *Batch) FirstToken(at time.Time, ticket scoring.Ticket, id scoring.ReplicaID, took, own time.Duration) {
-	b.notes = append(b.notes, note{kind: firstToken, at: at, ticket: ticket, replica: id, took: took, own: own})
+	b.add(note{kind: firstToken, at: at, ticket: ticket, replica: id, took: took, own: own})
 }
 
 // Finished notes the end of an attempt that gave tokens: how many the leg has, of them and before them its prompt without
 // what it produced on others, how many prompt tokens the engine found in its cache (nil: it has not said), and whether the engine failed.
 func (b *Batch) Finished(at time.Time, ticket scoring.Ticket, id scoring.ReplicaID, produced, prompt scoring.Tokens, cached *int, broken bool) {
-	b.notes = append(b.notes, note{kind: finished, at: at, ticket: ticket, replica: id, tokens: produced, prompt: prompt, cached: cached, broken: broken})
+	b.add(note{kind: finished, at: at, ticket: ticket, replica: id, tokens: produced, prompt: prompt, cached: cached, broken: broken})
 }
 
 // Failed notes the end of an attempt that gave no token.
 func (b *Batch) Failed(at time.Time, ticket scoring.Ticket, id scoring.ReplicaID) {
-	b.notes = append(b.notes, note{kind: failed, at: at, ticket: ticket, replica: id})
+	b.add(note{kind: failed, at: at, ticket: ticket, replica: id})
 }

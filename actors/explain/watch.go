@@ -205,10 +205,7 @@ func (w *Watch) note(n *note) {
 		for _, s := range w.shadows {
 			s.policy.Begin(&w.pass)
 		}
-	case booked:
-		w.pass.Fleet[n.index] = w.batch.fleets[n.fleet.from]
-		w.pass.Booked(n.index)
-	case kept:
+	case changed:
 		w.pass.Fleet[n.index] = w.batch.fleets[n.fleet.from]
 		w.pass.Booked(n.index)
 		for _, s := range w.shadows {

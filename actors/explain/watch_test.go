@@ -83,7 +83,7 @@ func (s *scene) decides(b *Batch, subject Subject, prompt scoring.Tokens, arriva
 	b.Decided(subject, s.policy, &s.pass, d, fits, values, dec)
 	if dec.Verdict == policy.Dispatch {
 		ticket := scoring.Ticket{Boot: 1, Number: subject.Entry}
-		b.Booked(dec.Index, &s.fleet[dec.Index])
+		b.Changed(dec.Index, &s.fleet[dec.Index])
 		b.Dispatched(dec.Index)
 		b.Reserving(s.now, subject, ticket, s.fleet[dec.Index].ID, prompt)
 		b.Placed(s.now, ticket)

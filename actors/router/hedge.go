@@ -21,8 +21,6 @@ func (m *machine) decline(e *entry) {
 	m.emit(tellCall{e.sub.Call, stream.Rejected{
 		Number: e.sub.Number, Fault: fault.New(fault.Contended, "nobody can take a second attempt at once"),
 	}})
-	if m.trace != nil {
-		m.trace.Rejected(m.now, subjectOf(e, e.sub.Legs[0].Leg), e.tokens(), "declined")
-	}
+	m.trace.Rejected(m.now, subjectOf(e, e.sub.Legs[0].Leg), e.tokens(), "declined")
 	m.spare.entries.give(e)
 }

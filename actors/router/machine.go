@@ -155,14 +155,10 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 		if !e.Broken {
 			m.learner.Output(e.Prompt, e.Produced, e.Limit)
 		}
-		if m.trace != nil {
-			m.trace.Finished(now, e.Ticket, e.Replica, e.Produced, e.Prompt, e.Cached, e.Broken)
-		}
+		m.trace.Finished(now, e.Ticket, e.Replica, e.Produced, e.Prompt, e.Cached, e.Broken)
 		m.ended(now, e.Replica, e.Ticket, vs)
 	case stream.Failed:
-		if m.trace != nil {
-			m.trace.Failed(now, e.Ticket, e.Replica)
-		}
+		m.trace.Failed(now, e.Ticket, e.Replica)
 		m.ended(now, e.Replica, e.Ticket, vs)
 	}
 	if m.lifted {
@@ -345,9 +341,7 @@ func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
 	withdrawSpeculation(vs, r.Replica, r.Ticket)
 	a.by.refused = true
 	a.by.entry.bar(now, r)
-	if m.trace != nil {
-		m.trace.Denied(now, r.Ticket, r.Replica, r.Reason.String())
-	}
+	m.trace.Denied(now, r.Ticket, r.Replica, r.Reason.String())
 	if !a.by.entry.sub.Hedge {
 		m.emit(reranked{})
 	}
@@ -378,9 +372,7 @@ func (m *machine) answered(now time.Time, by *asking, vs []view) {
 	if !by.gone && (!by.refused || by.entry.sub.Begun && len(by.placed) > 0) {
 		for _, p := range by.placed {
 			m.rode(by.entry, p, vs)
-			if m.trace != nil {
-				m.trace.Placed(now, p.Claim.Ticket)
-			}
+			m.trace.Placed(now, p.Claim.Ticket)
 		}
 		m.expect(by.entry, by.placed[0].Claim.Ticket, now)
 		if !by.entry.sub.Hedge { // it is no second request
@@ -394,9 +386,7 @@ func (m *machine) answered(now time.Time, by *asking, vs []view) {
 			m.resumed.end(p.Claim.Ticket)
 			withdrawSpeculation(vs, p.Ref.ID, p.Claim.Ticket)
 			m.emit(giveBack{p.Ref, p.Claim.Ticket})
-			if m.trace != nil {
-				m.trace.Denied(now, p.Claim.Ticket, p.Ref.ID, "given back")
-			}
+			m.trace.Denied(now, p.Claim.Ticket, p.Ref.ID, "given back")
 		}
 		if by.gone {
 			m.spare.entries.give(by.entry)

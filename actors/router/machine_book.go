@@ -33,9 +33,7 @@ func (m *machine) book(now time.Time, by *asking, ask stream.Ask, plan *ledger.P
 	}
 	m.rebooked(now, i, vs)
 	m.policy.OnDispatch(d, m.scratch.fits, i)
-	if m.trace != nil {
-		m.trace.Dispatched(i)
-	}
+	m.trace.Dispatched(i)
 	return a
 }
 

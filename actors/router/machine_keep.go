@@ -66,9 +66,7 @@ func (m *machine) serve(now time.Time, e *entry) {
 	}
 	for _, i := range p.Serve(m.standing(now, e)) {
 		m.policy.Look(i)
-		if m.trace != nil {
-			m.trace.Kept(i, &m.fleet[i])
-		}
+		m.trace.Changed(i, &m.fleet[i])
 	}
 }
 

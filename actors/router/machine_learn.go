@@ -23,9 +23,7 @@ func (m *machine) firstToken(now time.Time, f stream.FirstToken, vs []view) {
 		took = min(took, max(0, now.Sub(last)))
 	}
 	m.first[f.Replica] = now
-	if m.trace != nil {
-		m.trace.FirstToken(now, f.Ticket, f.Replica, f.Took, took)
-	}
+	m.trace.FirstToken(now, f.Ticket, f.Replica, f.Took, took)
 	m.policy.OnFirstToken(f.Replica)
 	m.learner.FirstToken(now, f.Replica, f.PrefillTokens, f.HitTokens, took)
 }

@@ -7,7 +7,7 @@ func (m *machine) withdraw(w stream.Withdraw) {
 	if e := m.queuedAs[w.Call]; e != nil && names(w, e.sub.Number) {
 		m.leaveQueue(e)
 		m.emit(tellCall{w.Call, stream.Withdrawn{Number: w.Number}})
-		m.traceWithdrawn(e)
+		m.trace.Withdrawn(m.now, uint64(e.id))
 		m.spare.entries.give(e)
 		return
 	}
@@ -15,7 +15,7 @@ func (m *machine) withdraw(w stream.Withdraw) {
 		by.gone = true
 		delete(m.byCall, w.Call)
 		m.emit(tellCall{w.Call, stream.Withdrawn{Number: w.Number}})
-		m.traceWithdrawn(by.entry)
+		m.trace.Withdrawn(m.now, uint64(by.entry.id))
 	}
 }
 

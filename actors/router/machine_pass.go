@@ -69,9 +69,7 @@ func (m *machine) look(now time.Time, vs []view) {
 	}
 	m.lay(now, vs)
 	m.visit(vs)
-	if m.trace != nil {
-		m.trace.Look()
-	}
+	m.trace.Look()
 	p.longest, p.begun = longest(vs), true
 	p.pass.Begin(now, m.fleet, policy.Queue{Requests: m.waiting.Len(), PrefillSeconds: m.queued.PrefillSeconds})
 	m.policy.Begin(&p.pass)
@@ -150,15 +148,11 @@ func (m *machine) rebooked(now time.Time, i int, vs []view) {
 		c := &m.fleet[i]
 		c.Pending, c.PendingBlocks, c.PendingSeats = b.pending, b.blocks, b.seats
 		m.pass.pass.Booked(i)
-		if m.trace != nil {
-			m.trace.Booked(i, c)
-		}
+		m.trace.Changed(i, c)
 		return
 	}
 	m.lay(now, vs) // whether quotas count depends on what is booked everywhere
-	if m.trace != nil {
-		m.trace.Look()
-	}
+	m.trace.Look()
 	for j := range m.fleet {
 		m.pass.pass.Booked(j)
 	}

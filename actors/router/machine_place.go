@@ -105,9 +105,7 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 		a.overdue = now.Add(m.cfg.ReserveWait)
 		m.open.add(a)
 		m.emit(reserve{a})
-		if m.trace != nil {
-			m.trace.Reserving(now, subjectOf(e, a.place.Leg), a.place.Claim.Ticket, a.place.Ref.ID, a.place.Claim.PromptTokens)
-		}
+		m.trace.Reserving(now, subjectOf(e, a.place.Leg), a.place.Claim.Ticket, a.place.Ref.ID, a.place.Claim.PromptTokens)
 	}
 	return true
 }

@@ -136,9 +136,7 @@ func (m *machine) enqueue(now time.Time, e *entry, head bool, vs []view) bool {
 		return false
 	}
 	m.queuedAs[e.sub.Call] = e
-	if m.trace != nil {
-		m.traceQueued(e)
-	}
+	m.traceQueued(e)
 	e.deadline = e.patience
 	if e.aims() {
 		e.deadline = m.until(e, e.leastPrefill)

@@ -23,9 +23,7 @@ type turned struct {
 func (m *machine) reject(e *entry, t *turned) {
 	m.emit(refused{t.fault.Kind, t.cause})
 	m.emit(tellCall{e.sub.Call, stream.Rejected{Number: e.sub.Number, Fault: t.fault}})
-	if m.trace != nil {
-		m.trace.Rejected(m.now, subjectOf(e, e.sub.Legs[0].Leg), e.tokens(), t.fault.Message)
-	}
+	m.trace.Rejected(m.now, subjectOf(e, e.sub.Legs[0].Leg), e.tokens(), t.fault.Message)
 	m.spare.entries.give(e)
 }
 

@@ -114,13 +114,6 @@ func (m *machine) traceQueued(e *entry) {
 	}
 }
 
-// traceWithdrawn notes a submission that was taken back.
-func (m *machine) traceWithdrawn(e *entry) {
-	if m.trace != nil {
-		m.trace.Withdrawn(m.now, uint64(e.id))
-	}
-}
-
 // supposedID is that of an entry that there is not: it comes after all others.
 const supposedID = queue.ID(math.MaxUint64)
 

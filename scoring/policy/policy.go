@@ -112,7 +112,7 @@ type Policy interface {
 	Name() string
 	// Begin starts a pass over the queue and forgets what was held in the one before. p is kept until the next Begin.
 	Begin(p *Pass)
-	// Look works out anew what hangs on what is kept on a candidate, where [Pass.Serve] has changed that.
+	// Look works out anew what a candidate is, where that has changed in the pass: [Pass.Serve] has, or a booking was given up.
 	Look(i int)
 	// Decide answers for one request; fits has one entry a candidate and is not kept. It changes nothing but what is held in the
 	// pass and the numbers that break ties.
