@@ -133,14 +133,7 @@ const (
 func (r *results) ahead(a, b string) bool {
 	good := trial.Metric{Of: func(s *trial.Summary) float64 { return s.Good }}
 	ours, theirs := r.paired(a, b, good)
-	mean := func(values []float64) float64 {
-		sum := 0.0
-		for _, v := range values {
-			sum += v
-		}
-		return sum / float64(len(values))
-	}
-	return mean(ours) >= min(aheadTimes*mean(theirs), nearlyAll)
+	return trial.Mean(ours) >= min(aheadTimes*trial.Mean(theirs), nearlyAll)
 }
 
 // seedsJudged is from how many seeds in common on the interval of their differences means something.

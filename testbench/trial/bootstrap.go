@@ -34,7 +34,7 @@ func beyond(n int) float64 {
 // Bootstrap is the mean of values and its bootstrap interval of 95 %: of five values 94, of fewer the least and the greatest, which
 // is less. A mean over an infinite value is infinite. The draws are the same each time.
 func Bootstrap(values []float64) Interval {
-	mean := meanOf(values)
+	mean := Mean(values)
 	if len(values) < 2 || math.IsInf(mean, 0) || math.IsNaN(mean) {
 		return Interval{mean, mean, mean}
 	}
@@ -45,7 +45,7 @@ func Bootstrap(values []float64) Interval {
 			drawn[j] = values[rng.IntN(len(values))]
 		}
 		slices.Sort(drawn) // equal draws have equal means, to the last bit
-		means[i] = meanOf(drawn)
+		means[i] = Mean(drawn)
 	}
 	slices.Sort(means)
 	// A few values have few means: what lies beyond is rather less than is allowed than more.
@@ -60,7 +60,8 @@ func Bootstrap(values []float64) Interval {
 	return Interval{mean, means[low], means[high]}
 }
 
-func meanOf(values []float64) float64 {
+// Mean is NaN of no values.
+func Mean(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
 	}

@@ -12,17 +12,13 @@ import (
 	"time"
 
 	"plimsoll/actors/router"
-	"plimsoll/scoring/policy"
 	"plimsoll/testbench/fleet"
 )
 
 // references lists the policies whose best throughput is what a fleet can do at most: one that keeps caches in use and one
-// that keeps all replicas busy, of those that there are.
+// that keeps all replicas busy, among others.
 func references() []string {
-	known := policy.Names()
-	return slices.DeleteFunc([]string{"token-load", "least-requests", "lmetric", "affinity-filter"}, func(name string) bool {
-		return !slices.Contains(known, name)
-	})
+	return []string{"token-load", "least-requests", "lmetric", "affinity-filter"}
 }
 
 // backlogEach is how many requests wait for each replica while saturation is measured: enough for it never to be idle, and
@@ -30,7 +26,8 @@ func references() []string {
 const backlogEach = 4
 
 // saturate returns the requests a second that a fleet gets through while there is always more to do: the best of the
-// references, as they are by default, so that load 1 is the same however the router is set that is tried. The first and the last tenth of the requests do not count: the fleet fills, and runs empty.
+// references, as they are by default, so that load 1 is the same however the router is set that is tried. The first and the
+// last tenth of the requests do not count: the fleet fills, and runs empty.
 func saturate(c Config, seed uint64, tell func(policy string, p fleet.Progress)) (float64, error) {
 	c.Router = router.DefaultConfig(fleet.Model)
 	c.Router.QueueTimeout = 24 * time.Hour

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"plimsoll/actors/router"
@@ -74,14 +73,9 @@ func (c Config) simulated(name string, seed uint64) (fleet.Config, error) {
 	}
 	run := fleet.DefaultConfig(engines)
 	run.Router, run.Seed = c.Router, seed
-	for _, v := range variants() {
-		if plain, ok := strings.CutSuffix(name, v.suffix); ok {
-			name = plain
-			v.change(&run)
-			break
-		}
-	}
-	run.Router.Policy.Name = name
+	plain, change := variantOf(name)
+	change(&run)
+	run.Router.Policy.Name = plain
 	return run, nil
 }
 

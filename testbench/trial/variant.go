@@ -34,17 +34,25 @@ func variants() []variant {
 	}
 }
 
-// CheckPolicy reports a name that is not one of a policy, with a variant behind it or without.
-func CheckPolicy(name string) error {
-	plain, suffixes := name, make([]string, 0, len(variants()))
+// variantOf parts a name into a policy's and what the variant behind it, if there is one, changes.
+func variantOf(name string) (plain string, change func(*fleet.Config)) {
 	for _, v := range variants() {
-		suffixes = append(suffixes, v.suffix)
-		if policy, ok := strings.CutSuffix(name, v.suffix); ok {
-			plain = policy
+		if plain, ok := strings.CutSuffix(name, v.suffix); ok {
+			return plain, v.change
 		}
 	}
+	return name, func(*fleet.Config) {}
+}
+
+// CheckPolicy reports a name that is not one of a policy, with a variant behind it or without.
+func CheckPolicy(name string) error {
+	plain, _ := variantOf(name)
 	switch {
 	case !slices.Contains(policy.Names(), plain):
+		suffixes := make([]string, 0, len(variants()))
+		for _, v := range variants() {
+			suffixes = append(suffixes, v.suffix)
+		}
 		return fmt.Errorf("unknown policy %q: choose one of %s, and one of %s behind it if you like", name,
 			strings.Join(policy.Names(), ", "), strings.Join(suffixes, ", "))
 	case name == policy.Names()[0]+Unqueued:
