@@ -478,7 +478,7 @@ func (w *world) replicaRestarts() {
 // TestMachineAtRandom lets everything around a request happen in any order.
 func TestMachineAtRandom(t *testing.T) {
 	hits := map[string]int{}
-	for range 40 { // each is 100 worlds
+	for range 60 { // each is 100 worlds
 		rapid.Check(t, func(t *rapid.T) { live(t, newWorld(t, hits)) })
 	}
 	t.Log(hits)

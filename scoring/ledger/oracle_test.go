@@ -181,7 +181,7 @@ func drawClaim(t *rapid.T, number uint64) ledger.Claim {
 func TestLedgerAgainstOracle(t *testing.T) {
 	did := map[string]int{}
 	reasons := map[ledger.Reason]int{}
-	for range 25 {
+	for range 60 {
 		rapid.Check(t, func(t *rapid.T) { runLedger(t, did, reasons) })
 	}
 	t.Log(did, reasons)

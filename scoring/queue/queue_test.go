@@ -245,203 +245,208 @@ func (m *model) order(now time.Time) []waiting {
 // TestQueueAgainstList compares a queue with the model under all that can be done to it.
 func TestQueueAgainstList(t *testing.T) {
 	did := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		cfg := queue.Config{RequestsMax: 7, TokensMax: 140, PromoteAfter: 10 * time.Second, PrefillWeight: 0.5}
-		q := queue.New[string](cfg)
-		m := &model{cfg: cfg, tags: map[share]float64{}}
-		now := start
-		tokens := func() (n scoring.Tokens) {
-			for _, e := range m.entries {
-				n += e.Tokens
-			}
-			return n
-		}
-		has := func(id queue.ID) bool {
-			return slices.ContainsFunc(m.entries, func(e waiting) bool { return e.ID == id })
-		}
-		// enter has a tenant begin where the last one served stands, if it had nothing waiting in the class.
-		enter := func(s share, but queue.ID) {
-			if !slices.ContainsFunc(m.entries, func(e waiting) bool {
-				return e.ID != but && !e.head && share{e.class(m, now), e.Tenant} == s
-			}) {
-				m.tags[s] = max(m.tags[s], m.served[s.class])
-			}
-		}
-		settle := func() {
-			if len(m.entries) == 0 {
-				clear(m.tags)
-				m.served = [queue.NumClasses]float64{}
-			}
-		}
-		draw := func(t *rapid.T) queue.Entry[string] {
-			return queue.Entry[string]{
-				ID:             queue.ID(rapid.IntRange(1, 14).Draw(t, "id")),
-				Item:           rapid.StringN(0, 3, -1).Draw(t, "item"),
-				Tokens:         scoring.Tokens(rapid.IntRange(0, 60).Draw(t, "tokens")),
-				Arrival:        now.Add(-time.Duration(rapid.IntRange(0, 9).Draw(t, "ago")) * time.Second),
-				Class:          rapid.SampledFrom([]queue.Class{queue.Priority, queue.Default, queue.Flex}).Draw(t, "class"),
-				Tenant:         rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant"),
-				Weight:         rapid.SampledFrom([]float64{1, 2}).Draw(t, "weight"),
-				PrefillSeconds: float64(rapid.IntRange(0, 4).Draw(t, "prefill")),
-				ChargeSeconds:  float64(rapid.IntRange(1, 8).Draw(t, "charge")),
-			}
-		}
-		admit := func(w waiting) {
-			if !w.head {
-				enter(share{w.class(m, now), w.Tenant}, w.ID)
-			}
-			m.entries = append(m.entries, w)
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"push": func(t *rapid.T) {
-				e := draw(t)
-				err := q.Push(e)
-				var full *queue.FullError
-				switch {
-				case len(m.entries) >= cfg.RequestsMax:
-					require.ErrorAs(t, err, &full)
-					require.Equal(t, &queue.FullError{Bound: queue.Requests, Max: 7}, full)
-					require.ErrorIs(t, err, queue.ErrFull)
-					did["too many requests"]++
-				case tokens()+e.Tokens > cfg.TokensMax:
-					require.ErrorAs(t, err, &full)
-					require.Equal(t, &queue.FullError{Bound: queue.Tokens, Max: 140}, full)
-					did["too many tokens"]++
-				case has(e.ID):
-					require.ErrorIs(t, err, queue.ErrDuplicate)
-					did["duplicate"]++
-				default:
-					require.NoError(t, err)
-					admit(waiting{Entry: e, place: e.Arrival.Add(time.Duration(0.5 * e.PrefillSeconds * float64(time.Second)))})
-					did["push"]++
-				}
-			},
-			"push head": func(t *rapid.T) {
-				e := draw(t)
-				place := at(float64(rapid.IntRange(0, 5).Draw(t, "place")))
-				err := q.PushHead(e, place)
-				require.Equal(t, has(e.ID), errors.Is(err, queue.ErrDuplicate))
-				if err == nil {
-					admit(waiting{Entry: e, head: true, place: place})
-					did["push head"]++
-				}
-			},
-			"remove": func(t *rapid.T) {
-				id := queue.ID(rapid.IntRange(1, 14).Draw(t, "id"))
-				e, ok := q.Remove(id)
-				require.Equal(t, has(id), ok)
-				if ok {
-					i := slices.IndexFunc(m.entries, func(w waiting) bool { return w.ID == id })
-					require.Equal(t, m.entries[i].Entry, e)
-					m.entries = slices.Delete(m.entries, i, i+1)
-					settle()
-					did["remove"]++
-				}
-			},
-			"time passes": func(t *rapid.T) {
-				// One promotion at a time, at a scan, so that the model's tags follow the same order of events.
-				end := now.Add(time.Duration(rapid.IntRange(1, 12).Draw(t, "seconds")) * time.Second)
-				for {
-					next, who := end.Add(1), -1
-					for i := range m.entries {
-						e := &m.entries[i]
-						for up := 1; up <= int(e.Class); up++ {
-							if due := e.Arrival.Add(time.Duration(up) * cfg.PromoteAfter); due.After(now) && due.Before(next) {
-								next, who = due, i
-							}
-						}
-					}
-					if who < 0 {
-						break
-					}
-					before := slices.Clone(m.entries)
-					was := make([]queue.Class, len(before))
-					for i := range before {
-						was[i] = before[i].class(m, now)
-					}
-					now = next
-					for i := range before {
-						e := &before[i]
-						if c := e.class(m, now); c != was[i] && !e.head {
-							s := share{c, e.Tenant}
-							alone := !slices.ContainsFunc(before, func(o waiting) bool {
-								j := slices.IndexFunc(before, func(x waiting) bool { return x.ID == o.ID })
-								return o.ID != e.ID && !o.head && was[j] == c && o.Tenant == e.Tenant
-							})
-							if alone {
-								m.tags[s] = max(m.tags[s], m.served[c])
-							}
-							did["promoted"]++
-						}
-					}
-					q.Scan(now, 1, func(queue.Entry[string]) queue.Visit { return queue.Stop })
-				}
-				now = end
-				q.Scan(now, 1, func(queue.Entry[string]) queue.Visit { return queue.Stop })
-			},
-			"scan": func(t *rapid.T) {
-				// A pump takes out what it dispatches; it keeps some, and stops anywhere.
-				keepMax := rapid.IntRange(0, 8).Draw(t, "keep at most")
-				left := slices.Clone(m.entries)
-				ended := keepMax == 0
-				kept := 0
-				ahead := map[share]float64{}
-				q.Scan(now, keepMax, func(e queue.Entry[string]) queue.Visit {
-					require.False(t, ended)
-					w := m.next(now, left, ahead)
-					left = without(left, w.ID)
-					require.Equal(t, w.Entry, e)
-					s := share{w.class(m, now), w.Tenant}
-					v := rapid.SampledFrom([]queue.Visit{queue.Keep, queue.Keep, queue.Take, queue.Take, queue.Drop, queue.Stop}).Draw(t, "visit")
-					switch v {
-					case queue.Take:
-						if !w.head {
-							m.served[s.class] = max(m.served[s.class], m.tags[s]+ahead[s])
-							m.tags[s] += w.ChargeSeconds / w.Weight
-						}
-						m.entries = without(m.entries, w.ID)
-						did["take"]++
-						return v
-					case queue.Drop:
-						m.entries = without(m.entries, w.ID)
-						did["drop"]++
-						return v
-					case queue.Keep:
-						kept++
-						ended = kept == keepMax
-					case queue.Stop:
-						ended = true
-						did["stop"]++
-					}
-					if !w.head {
-						ahead[s] += w.ChargeSeconds / w.Weight
-					}
-					return v
-				})
-				require.True(t, ended || len(left) == 0, "until enough are kept, or all were seen")
-				settle()
-			},
-			"": func(t *rapid.T) {
-				want := []queue.ID{}
-				for _, w := range m.order(now) {
-					want = append(want, w.ID)
-				}
-				require.Equal(t, want, ids(q, now))
-				require.Equal(t, len(m.entries), q.Len())
-				require.Equal(t, tokens(), q.Tokens())
-			},
-		})
-		for _, id := range ids(q, now) {
-			_, ok := q.Remove(id)
-			require.True(t, ok)
-		}
-		require.Zero(t, q.Len())
-		require.Zero(t, q.Tokens())
-	})
+	for range 5 {
+		rapid.Check(t, func(t *rapid.T) { runQueue(t, did) })
+	}
 	t.Log(did)
 	for _, op := range []string{"push", "push head", "remove", "duplicate", "too many requests", "too many tokens", "take", "drop", "stop", "promoted"} {
 		require.GreaterOrEqual(t, did[op], 20, "too few cases of %q", op)
 	}
+}
+
+// runQueue drives a queue and its list.
+func runQueue(t *rapid.T, did map[string]int) {
+	cfg := queue.Config{RequestsMax: 7, TokensMax: 140, PromoteAfter: 10 * time.Second, PrefillWeight: 0.5}
+	q := queue.New[string](cfg)
+	m := &model{cfg: cfg, tags: map[share]float64{}}
+	now := start
+	tokens := func() (n scoring.Tokens) {
+		for _, e := range m.entries {
+			n += e.Tokens
+		}
+		return n
+	}
+	has := func(id queue.ID) bool {
+		return slices.ContainsFunc(m.entries, func(e waiting) bool { return e.ID == id })
+	}
+	// enter has a tenant begin where the last one served stands, if it had nothing waiting in the class.
+	enter := func(s share, but queue.ID) {
+		if !slices.ContainsFunc(m.entries, func(e waiting) bool {
+			return e.ID != but && !e.head && share{e.class(m, now), e.Tenant} == s
+		}) {
+			m.tags[s] = max(m.tags[s], m.served[s.class])
+		}
+	}
+	settle := func() {
+		if len(m.entries) == 0 {
+			clear(m.tags)
+			m.served = [queue.NumClasses]float64{}
+		}
+	}
+	draw := func(t *rapid.T) queue.Entry[string] {
+		return queue.Entry[string]{
+			ID:             queue.ID(rapid.IntRange(1, 14).Draw(t, "id")),
+			Item:           rapid.StringN(0, 3, -1).Draw(t, "item"),
+			Tokens:         scoring.Tokens(rapid.IntRange(0, 60).Draw(t, "tokens")),
+			Arrival:        now.Add(-time.Duration(rapid.IntRange(0, 9).Draw(t, "ago")) * time.Second),
+			Class:          rapid.SampledFrom([]queue.Class{queue.Priority, queue.Default, queue.Flex}).Draw(t, "class"),
+			Tenant:         rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant"),
+			Weight:         rapid.SampledFrom([]float64{1, 2}).Draw(t, "weight"),
+			PrefillSeconds: float64(rapid.IntRange(0, 4).Draw(t, "prefill")),
+			ChargeSeconds:  float64(rapid.IntRange(1, 8).Draw(t, "charge")),
+		}
+	}
+	admit := func(w waiting) {
+		if !w.head {
+			enter(share{w.class(m, now), w.Tenant}, w.ID)
+		}
+		m.entries = append(m.entries, w)
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"push": func(t *rapid.T) {
+			e := draw(t)
+			err := q.Push(e)
+			var full *queue.FullError
+			switch {
+			case len(m.entries) >= cfg.RequestsMax:
+				require.ErrorAs(t, err, &full)
+				require.Equal(t, &queue.FullError{Bound: queue.Requests, Max: 7}, full)
+				require.ErrorIs(t, err, queue.ErrFull)
+				did["too many requests"]++
+			case tokens()+e.Tokens > cfg.TokensMax:
+				require.ErrorAs(t, err, &full)
+				require.Equal(t, &queue.FullError{Bound: queue.Tokens, Max: 140}, full)
+				did["too many tokens"]++
+			case has(e.ID):
+				require.ErrorIs(t, err, queue.ErrDuplicate)
+				did["duplicate"]++
+			default:
+				require.NoError(t, err)
+				admit(waiting{Entry: e, place: e.Arrival.Add(time.Duration(0.5 * e.PrefillSeconds * float64(time.Second)))})
+				did["push"]++
+			}
+		},
+		"push head": func(t *rapid.T) {
+			e := draw(t)
+			place := at(float64(rapid.IntRange(0, 5).Draw(t, "place")))
+			err := q.PushHead(e, place)
+			require.Equal(t, has(e.ID), errors.Is(err, queue.ErrDuplicate))
+			if err == nil {
+				admit(waiting{Entry: e, head: true, place: place})
+				did["push head"]++
+			}
+		},
+		"remove": func(t *rapid.T) {
+			id := queue.ID(rapid.IntRange(1, 14).Draw(t, "id"))
+			e, ok := q.Remove(id)
+			require.Equal(t, has(id), ok)
+			if ok {
+				i := slices.IndexFunc(m.entries, func(w waiting) bool { return w.ID == id })
+				require.Equal(t, m.entries[i].Entry, e)
+				m.entries = slices.Delete(m.entries, i, i+1)
+				settle()
+				did["remove"]++
+			}
+		},
+		"time passes": func(t *rapid.T) {
+			// One promotion at a time, at a scan, so that the model's tags follow the same order of events.
+			end := now.Add(time.Duration(rapid.IntRange(1, 12).Draw(t, "seconds")) * time.Second)
+			for {
+				next, who := end.Add(1), -1
+				for i := range m.entries {
+					e := &m.entries[i]
+					for up := 1; up <= int(e.Class); up++ {
+						if due := e.Arrival.Add(time.Duration(up) * cfg.PromoteAfter); due.After(now) && due.Before(next) {
+							next, who = due, i
+						}
+					}
+				}
+				if who < 0 {
+					break
+				}
+				before := slices.Clone(m.entries)
+				was := make([]queue.Class, len(before))
+				for i := range before {
+					was[i] = before[i].class(m, now)
+				}
+				now = next
+				for i := range before {
+					e := &before[i]
+					if c := e.class(m, now); c != was[i] && !e.head {
+						s := share{c, e.Tenant}
+						alone := !slices.ContainsFunc(before, func(o waiting) bool {
+							j := slices.IndexFunc(before, func(x waiting) bool { return x.ID == o.ID })
+							return o.ID != e.ID && !o.head && was[j] == c && o.Tenant == e.Tenant
+						})
+						if alone {
+							m.tags[s] = max(m.tags[s], m.served[c])
+						}
+						did["promoted"]++
+					}
+				}
+				q.Scan(now, 1, func(queue.Entry[string]) queue.Visit { return queue.Stop })
+			}
+			now = end
+			q.Scan(now, 1, func(queue.Entry[string]) queue.Visit { return queue.Stop })
+		},
+		"scan": func(t *rapid.T) {
+			// A pump takes out what it dispatches; it keeps some, and stops anywhere.
+			keepMax := rapid.IntRange(0, 8).Draw(t, "keep at most")
+			left := slices.Clone(m.entries)
+			ended := keepMax == 0
+			kept := 0
+			ahead := map[share]float64{}
+			q.Scan(now, keepMax, func(e queue.Entry[string]) queue.Visit {
+				require.False(t, ended)
+				w := m.next(now, left, ahead)
+				left = without(left, w.ID)
+				require.Equal(t, w.Entry, e)
+				s := share{w.class(m, now), w.Tenant}
+				v := rapid.SampledFrom([]queue.Visit{queue.Keep, queue.Keep, queue.Take, queue.Take, queue.Drop, queue.Stop}).Draw(t, "visit")
+				switch v {
+				case queue.Take:
+					if !w.head {
+						m.served[s.class] = max(m.served[s.class], m.tags[s]+ahead[s])
+						m.tags[s] += w.ChargeSeconds / w.Weight
+					}
+					m.entries = without(m.entries, w.ID)
+					did["take"]++
+					return v
+				case queue.Drop:
+					m.entries = without(m.entries, w.ID)
+					did["drop"]++
+					return v
+				case queue.Keep:
+					kept++
+					ended = kept == keepMax
+				case queue.Stop:
+					ended = true
+					did["stop"]++
+				}
+				if !w.head {
+					ahead[s] += w.ChargeSeconds / w.Weight
+				}
+				return v
+			})
+			require.True(t, ended || len(left) == 0, "until enough are kept, or all were seen")
+			settle()
+		},
+		"": func(t *rapid.T) {
+			want := []queue.ID{}
+			for _, w := range m.order(now) {
+				want = append(want, w.ID)
+			}
+			require.Equal(t, want, ids(q, now))
+			require.Equal(t, len(m.entries), q.Len())
+			require.Equal(t, tokens(), q.Tokens())
+		},
+	})
+	for _, id := range ids(q, now) {
+		_, ok := q.Remove(id)
+		require.True(t, ok)
+	}
+	require.Zero(t, q.Len())
+	require.Zero(t, q.Tokens())
 }
 
 // TestStandingAndSpan: requests are tried in the order of the classes in which they stand by their age, and the classes that they came
