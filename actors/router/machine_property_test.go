@@ -230,17 +230,17 @@ func (m *market) rest(i int) {
 	}
 }
 
-// neverShed checks that an answer that had begun was turned away for one reason only, or two.
-func (m *market) neverShed(sub *stream.Submit) {
+// neverShed checks that an answer that had begun was turned away for one reason only, or two. True: it had waited too long.
+func (m *market) neverShed(sub *stream.Submit) (late bool) {
 	for _, told := range m.told[sub.Call] {
 		if r, ok := told.(stream.Rejected); ok && sub.Begun && r.Number == sub.Number {
 			require.Contains(m.t, []fault.Kind{fault.EngineFailed, fault.ContextLength}, r.Fault.Kind)
-			if r.Fault.Kind == fault.EngineFailed {
+			if late = r.Fault.Kind == fault.EngineFailed; late {
 				require.False(m.t, m.now.Before(sub.Legs[0].Since.Add(m.m.cfg.ResumeWait)), "it has its whole time")
-				m.did["waited too long"]++
 			}
 		}
 	}
+	return late
 }
 
 // capped checks what is kept of prefills for broken answers.
@@ -495,6 +495,9 @@ func (m *market) settle(t *rapid.T) {
 		if m.missed(sub) {
 			require.NotNil(t, sub.Call.Request.SLO.TTFT)
 			m.did["slo missed"]++
+		}
+		if m.neverShed(sub) {
+			m.did["waited too long"]++
 		}
 		if _, ok := m.told[sub.Call][len(m.told[sub.Call])-1].(stream.Placed); ok {
 			m.did["placed"]++
