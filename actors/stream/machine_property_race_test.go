@@ -50,7 +50,7 @@ func (w *world) raced() {
 // TestRacesAtRandom is TestMachineAtRandom from the moment on at which a hedge is asked for.
 func TestRacesAtRandom(t *testing.T) {
 	hits := map[string]int{}
-	for range 25 { // each is 100 worlds
+	for range 40 { // each is 100 worlds
 		rapid.Check(t, func(t *rapid.T) { race(t, hits) })
 	}
 	t.Log(hits)

@@ -161,43 +161,48 @@ func (w *world) settle(t *rapid.T) {
 // Whatever happens, blocks add up, every answer is the oracle's, and cache events tell what is hit.
 func TestMachineAgainstOracles(t *testing.T) {
 	hit := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		w := &world{cfg: smallConfig(), source: sim.HashSource{Vocab: 6, EOSID: 0, EndPerMille: 50}, hit: hit}
-		w.cfg.HostBlocks = rapid.SampledFrom([]int{0, 3, 12, 40}).Draw(t, "host blocks")
-		m, err := sim.New(w.cfg, sim.Deps{Source: w.source})
-		require.NoError(t, err)
-		w.driver = &driver{m: m, seen: map[string]*outcome{}}
-		w.index, w.asked = newNaiveIndex(w.cfg.BlockTokens), map[string]sim.Submit{}
-		passes := func(t *rapid.T) {
-			for range rapid.IntRange(1, 12).Draw(t, "passes") {
-				w.pass()
-			}
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"":           w.check,
-			"submit":     w.submit,
-			"submit too": w.submit,
-			"alone":      w.alone,
-			"abort":      w.abort,
-			"pass":       passes,
-			"pass too":   passes,
-			"reset": func(t *rapid.T) {
-				if rapid.IntRange(0, 4).Draw(t, "sometimes") == 0 {
-					w.step(sim.ResetPrefixCache{Force: rapid.Bool().Draw(t, "force")})
-				}
-			},
-			"restart": func(t *rapid.T) {
-				if rapid.IntRange(0, 9).Draw(t, "rarely") == 0 {
-					w.restart(t)
-				}
-			},
-		})
-		w.settle(t)
-	})
+	for range 3 {
+		rapid.Check(t, func(t *rapid.T) { runEngine(t, hit) })
+	}
 	t.Log(hit)
 	for _, what := range []string{"finished", "unfinished", "preempted", "alone", "alone with a hit", "client", "shed", "loaded from the host"} {
 		require.Positive(t, hit[what], "%s never happened", what)
 	}
+}
+
+// runEngine drives an engine beside its oracles.
+func runEngine(t *rapid.T, hit map[string]int) {
+	w := &world{cfg: smallConfig(), source: sim.HashSource{Vocab: 6, EOSID: 0, EndPerMille: 50}, hit: hit}
+	w.cfg.HostBlocks = rapid.SampledFrom([]int{0, 3, 12, 40}).Draw(t, "host blocks")
+	m, err := sim.New(w.cfg, sim.Deps{Source: w.source})
+	require.NoError(t, err)
+	w.driver = &driver{m: m, seen: map[string]*outcome{}}
+	w.index, w.asked = newNaiveIndex(w.cfg.BlockTokens), map[string]sim.Submit{}
+	passes := func(t *rapid.T) {
+		for range rapid.IntRange(1, 12).Draw(t, "passes") {
+			w.pass()
+		}
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"":           w.check,
+		"submit":     w.submit,
+		"submit too": w.submit,
+		"alone":      w.alone,
+		"abort":      w.abort,
+		"pass":       passes,
+		"pass too":   passes,
+		"reset": func(t *rapid.T) {
+			if rapid.IntRange(0, 4).Draw(t, "sometimes") == 0 {
+				w.step(sim.ResetPrefixCache{Force: rapid.Bool().Draw(t, "force")})
+			}
+		},
+		"restart": func(t *rapid.T) {
+			if rapid.IntRange(0, 9).Draw(t, "rarely") == 0 {
+				w.restart(t)
+			}
+		},
+	})
+	w.settle(t)
 }
 
 // The same events give the same effects: nothing depends on the order of a map or on the process.
