@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strconv"
 
@@ -13,6 +14,8 @@ import (
 // life is what is known of the serving process.
 type life struct {
 	counters []float64 // at the last probe
+	read     *scrape   // what the last probe read that could read the metrics; nil: none has
+	blind    bool      // the last probe could not
 	number   int       // of lives that were told apart without a start time
 	gone     bool      // nobody listened since the last probe, and no call of ours was running
 
@@ -29,6 +32,28 @@ func (e *Engine) lost(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.life.gone = true
+}
+
+// blind takes a probe whose metrics were an answer that cannot be read: they are for watching, and a server that serves is not
+// given up for them. What the life it is in has told of itself holds on, but its load is not known. A life that has told
+// nothing yet, or may have ended, has to be seen first.
+func (e *Engine) blind(err error) (scrape, error) {
+	var f *engine.Failure
+	if !errors.As(err, &f) || f.Kind != engine.Broken {
+		return scrape{}, err // of the connection, or the operator's
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life.read == nil || e.life.gone {
+		return scrape{}, err
+	}
+	c := *e.life.read
+	c.load, c.unread = engine.Load{}, true
+	if !e.life.blind {
+		e.life.blind = true
+		e.deps.Log.Warn("the engine's metrics cannot be read, its load is not known", slog.Any("reason", err))
+	}
+	return c, nil
 }
 
 // identify returns the evidence of the process, and its version, which is asked for once a life.
@@ -63,6 +88,9 @@ func (l *life) observe(c scrape) string {
 		l.number++
 	}
 	l.counters, l.gone = c.counters, false
+	if !c.unread {
+		l.read, l.blind = &c, false
+	}
 	if c.started != nil {
 		return "start:" + strconv.FormatFloat(*c.started, 'f', -1, 64)
 	}

@@ -24,6 +24,7 @@ type scrape struct {
 	asleep      bool
 	started     *float64 // of the API server's process, on the wall clock
 	counters    []float64
+	unread      bool // all but the load is an earlier probe's
 }
 
 // scrape asks for the metrics. A server without them is served without a load.
@@ -140,6 +141,9 @@ func read(m wire.Metrics, rank *int) scrape {
 	return c
 }
 
+// tokensMax is the most that a cache is believed to hold: a million times the largest. What claims more is misread.
+const tokensMax = 1 << 40
+
 // capacity reads the labels of the cache's configuration. One block of the total is the null block, which holds nothing.
 func capacity(info wire.Series) (blockTokens, usable *int) {
 	number := func(label string) int {
@@ -154,14 +158,14 @@ func capacity(info wire.Series) (blockTokens, usable *int) {
 		return n
 	}
 	size := number("block_size")
-	if size < 1 {
+	if size < 1 || size > tokensMax {
 		return nil, nil
 	}
 	total := number("kv_cache_size_tokens") / size
 	if total < 1 {
 		total = number("num_gpu_blocks")
 	}
-	if total < 1 {
+	if total < 1 || total > tokensMax/size {
 		return &size, nil
 	}
 	total--

@@ -41,7 +41,9 @@ func (e *Engine) probe(ctx context.Context) (engine.Status, error) {
 	}
 	c, err := e.scrape(ctx)
 	if err != nil {
-		return engine.Status{}, err
+		if c, err = e.blind(err); err != nil {
+			return engine.Status{}, err
+		}
 	}
 	if c.asleep {
 		return engine.Status{}, &engine.Failure{Kind: engine.Shed, FromEngine: true, Err: errors.New("the engine sleeps")}

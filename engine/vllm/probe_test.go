@@ -78,6 +78,8 @@ func TestProbe(t *testing.T) {
 		"None is no number":                                      {cacheInfo(`block_size="16",num_gpu_blocks="None",kv_cache_size_tokens="None"`), nil, noLoad(128, 16, 2048)},
 		"no metrics at all: what every server holds":             {func(s enginetest.Site) { s["/metrics"] = enginetest.Saying(404, `{"detail":"Not Found"}`) }, nil, noLoad(128, 16, 2048)},
 		"no metrics, the operator knows":                         {instead("other 1\n"), func(c *Config) { c.CapacityTokens, c.BlockTokens = ptr(64000), 64 }, noLoad(1000, 64, 2048)},
+		"more blocks than there can be are not told":             {cacheInfo(`block_size="16",num_gpu_blocks="1000000000000000000"`), nil, noLoad(128, 16, 2048)},
+		"nor are blocks that no sequence fills":                  {cacheInfo(`block_size="1099511627777",num_gpu_blocks="1000"`), nil, noLoad(128, 16, 2048)},
 		"no version":                                             {func(s enginetest.Site) { s["/version"] = enginetest.Saying(404, "") }, nil, with(func(s *engine.Status) { s.Version = "" })},
 		"the usage's older name": {
 			instead("# TYPE vllm:gpu_cache_usage_perc gauge\nvllm:gpu_cache_usage_perc{model_name=\"m\"} 0.5\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"101\"} 1\n"), nil,
@@ -180,6 +182,59 @@ func TestProbeOfAServerThatCannotServe(t *testing.T) {
 	_, err := engineAt(t, siteOf(t, "metrics-idle").Serve(t), func(c *Config) { c.Model = "other" }).Probe(t.Context())
 	enginetest.FailureIn(t, err, engine.Operator)
 	require.ErrorContains(t, err, `does not serve the model "other"`)
+}
+
+// Metrics are for watching: a server that has been seen serves on without them, as the one it was, and is trusted with no
+// more than before. After it may have ended it is to be seen anew.
+func TestAServerIsNotGivenUpForMetricsThatCannotBeRead(t *testing.T) {
+	full := metricsText(t, "metrics-loaded")
+	for name, broken := range map[string]func(*enginetest.Session){
+		"a page in their place":   enginetest.Saying(200, "<html>"),
+		"told twice, as one text": enginetest.Saying(200, full+full),
+		"an error":                enginetest.Saying(500, "Internal Server Error"),
+		"without an end":          enginetest.Saying(200, full+strings.Repeat("x 1\n", 2<<20)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			says := "up"
+			var now atomic.Pointer[string]
+			now.Store(&says)
+			var metrics atomic.Pointer[func(*enginetest.Session)]
+			site := siteOf(t, "metrics-loaded")
+			well := site["/metrics"]
+			metrics.Store(&well)
+			site["/metrics"] = func(s *enginetest.Session) { (*metrics.Load())(s) }
+			d := deps()
+			d.Dial = refusing(d.Dial, &now)
+			e, err := New(configAt(enginetest.Serve(t, func(s *enginetest.Session) { site[s.Request.URL.Path](s) })), d) // a connection a question
+			require.NoError(t, err)
+			defer func() { require.NoError(t, e.Close()) }()
+			seen, err := e.Probe(t.Context())
+			require.NoError(t, err)
+			require.NotZero(t, seen.Load)
+
+			metrics.Store(&broken)
+			for range 2 {
+				st, err := e.Probe(t.Context())
+				require.NoError(t, err)
+				want := seen
+				want.Load = engine.Load{}
+				require.Equal(t, want, st)
+			}
+			metrics.Store(&well)
+			st, err := e.Probe(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, seen, st)
+
+			metrics.Store(&broken)
+			down := ""
+			now.Store(&down)
+			_, err = e.Probe(t.Context())
+			enginetest.FailureIn(t, err, engine.Refused)
+			now.Store(&says)
+			_, err = e.Probe(t.Context())
+			enginetest.FailureIn(t, err, engine.Broken)
+		})
+	}
 }
 
 func asleep(tb testing.TB) string {
