@@ -17,6 +17,15 @@ func (m *machine) audit(a *attempt, cached int) {
 	a.cached = &cached
 }
 
+// promptTokens is how long the attempt's prompt is. More cannot be cached of it, whatever an engine says, and of a prompt that
+// an engine rendered without saying its length nothing can be said: 0.
+func (a *attempt) promptTokens() int {
+	if a.told != nil {
+		return *a.told
+	}
+	return len(a.input)
+}
+
 // fresh is how much of an attempt's sequence its engine computed: the engine's own word for what was cached goes before ours.
 func (a *attempt) fresh() scoring.Tokens {
 	return a.prefilled() + scoring.Tokens(a.produced)

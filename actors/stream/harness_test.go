@@ -249,7 +249,7 @@ func (c *teller) generate(e startAttempt) []any {
 	for part := range slices.Chunk(tokens, max(1, c.s.frame)) {
 		f := frame{attempt: e.attempt}
 		f.event.Tokens = part
-		events = append(events, f.cached(10*(nth+1)))
+		events = append(events, f.cached(min(nth+1, len(e.request.PromptTokens))))
 	}
 	switch {
 	case !fails:

@@ -57,12 +57,12 @@ func (m *machine) frame(f frame) {
 	if a == nil || a.aborted {
 		return
 	}
-	if f.event.CachedTokens != nil {
-		m.audit(a, *f.event.CachedTokens)
-	}
 	if f.event.PromptTokens != nil && m.raw(a.leg) {
 		told := *f.event.PromptTokens
 		a.told = &told
+	}
+	if cached := f.event.CachedTokens; cached != nil && *cached <= a.promptTokens() {
+		m.audit(a, *cached)
 	}
 	entries := m.appended.entries[:0]
 	clear(m.appended.entries)
