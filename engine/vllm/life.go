@@ -51,7 +51,7 @@ func (e *Engine) blind(err error) (scrape, error) {
 	c.load, c.unread = engine.Load{}, true
 	if !e.life.blind {
 		e.life.blind = true
-		e.deps.Log.Warn("the engine's metrics cannot be read, its load is not known", slog.Any("reason", err))
+		e.deps.Log.Warn("the engine's metrics cannot be read, its load is not known", slog.String("url", e.cfg.URL), slog.Any("reason", err))
 	}
 	return c, nil
 }
