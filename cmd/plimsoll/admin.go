@@ -15,7 +15,7 @@ type adminPort struct {
 }
 
 func listenAdmin(address string) (*adminPort, error) {
-	l, err := listen(address)
+	l, err := listen("admin-listen", address)
 	if err != nil {
 		return nil, err
 	}

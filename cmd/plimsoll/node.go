@@ -85,7 +85,7 @@ func startNode(c Config, t terminal, log *slog.Logger) (*node, error) {
 		}
 	}
 	// The port is taken before the replicas are asked for the model's name, so that a busy one is said at once.
-	if n.listener, err = listen(c.Listen); err != nil {
+	if n.listener, err = listen("listen", c.Listen); err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
 	if c.AdminListen != nil {
@@ -237,11 +237,11 @@ func specsOf(replicas []replicaEngine) []ReplicaSpec {
 	return specs
 }
 
-// listen opens the port.
-func listen(address string) (net.Listener, error) {
+// listen opens the port that a flag names.
+func listen(flag, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s is in use: end what listens there, or choose another address with --listen HOST:PORT", address)
+		return nil, fmt.Errorf("%s is in use: end what listens there, or choose another address with --%s HOST:PORT", address, flag)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)

@@ -202,9 +202,11 @@ func TestABusyPortIsSaid(t *testing.T) {
 	busy, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer busy.Close() //nolint:errcheck // nothing was sent
-	code, _, stderr := plimsoll(t, "", "serve", "--listen", busy.Addr().String())
-	require.Equal(t, 1, code)
-	require.Contains(t, stderr, busy.Addr().String()+" is in use: end what listens there, or choose another address with --listen")
+	for flag, others := range map[string][]string{"--listen": nil, "--admin-listen": {"--listen", "127.0.0.1:0"}} {
+		code, _, stderr := plimsoll(t, "", append([]string{"serve", flag, busy.Addr().String()}, others...)...)
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, busy.Addr().String()+" is in use: end what listens there, or choose another address with "+flag+" ")
+	}
 }
 
 // A fleet that is down at the start is served all the same, under a name that can be known, and retried.

@@ -239,7 +239,7 @@ func (f *sims) start(c simConfig, number int, model *tokenizer.Model, source sim
 	if first, _ := strconv.Atoi(port); first > 0 {
 		port = strconv.Itoa(first + number)
 	}
-	l, err := listen(net.JoinHostPort(host, port))
+	l, err := listen("listen", net.JoinHostPort(host, port))
 	if err != nil {
 		return err
 	}
