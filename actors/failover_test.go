@@ -195,7 +195,7 @@ func TestFailuresGoUnnoticed(t *testing.T) {
 				struck := 0
 				go func() {
 					var all sync.WaitGroup
-					for i := range 6 * questions {
+					for i := range 8 * questions {
 						all.Go(func() {
 							path, body := question(i % questions)
 							same(t, want[i%questions], ask(t.Context(), edge, path, body), fmt.Sprintf("question %d", i))
