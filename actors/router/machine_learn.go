@@ -53,7 +53,7 @@ func (m *machine) steps(now time.Time, s stream.Steps, vs []view) {
 	if v == nil || v.snap.Load.Reserved > 0 || v.snap.PrefilledAt.After(s.Since) {
 		return
 	}
-	m.learner.Step(s.Replica, max(s.KVTokens, v.snap.Load.DecodeKVTokens), s.Gap)
+	m.learner.Step(now, s.Replica, max(s.KVTokens, v.snap.Load.DecodeKVTokens), s.Gap)
 	if slowdown := m.learner.Slowdown(s.Replica); m.outliers.judge(now, s.Replica, m.learner, vs) {
 		m.emit(ejected{s.Replica, slowdown, m.outliers.out[s.Replica].until})
 	}

@@ -236,7 +236,7 @@ func TestLearnerFindsTrueRates(t *testing.T) {
 			tokens, hit := scoring.Tokens(100+rng.IntN(20_000)), scoring.Tokens(rng.IntN(20_000))
 			l.FirstToken(start, "a", tokens, hit, seconds(noise*truth.PrefillSeconds(tokens, hit)))
 			kv := scoring.Tokens(rng.IntN(400_000))
-			l.Step("a", kv, seconds(noise*truth.StepSecondsAt(kv)))
+			l.Step(start, "a", kv, seconds(noise*truth.StepSecondsAt(kv)))
 		}
 		got := l.Rates("a")
 		require.InEpsilon(t, truth.PrefillSecondsPerToken, got.PrefillSecondsPerToken, 0.1, "%v times slower", slower)
@@ -263,7 +263,7 @@ func TestPriorUntilSeen(t *testing.T) {
 	own := (predicted/2*fleet + measured) / (predicted/2 + predicted)
 	require.InEpsilon(t, own, l.Rates("a").PrefillSecondsPerToken/cost.DefaultRates().PrefillSecondsPerToken, 1e-6)
 	require.InEpsilon(t, fleet, l.Rates("b").PrefillSecondsPerToken/cost.DefaultRates().PrefillSecondsPerToken, 1e-6)
-	l.Step("a", 0, 20*time.Millisecond)
+	l.Step(start, "a", 0, 20*time.Millisecond)
 	require.InEpsilon(t, l.Rates("a").StepSeconds, l.Rates("b").StepSeconds, 0.1, "the only one seen is the fleet")
 }
 
@@ -279,7 +279,7 @@ func TestLearnerSurvivesNonsense(t *testing.T) {
 					time.Duration(took.Draw(t, "took")))
 			},
 			"step": func(t *rapid.T) {
-				l.Step("a", scoring.Tokens(count.Draw(t, "kv")), time.Duration(took.Draw(t, "gap")))
+				l.Step(start, "a", scoring.Tokens(count.Draw(t, "kv")), time.Duration(took.Draw(t, "gap")))
 			},
 			"output": func(t *rapid.T) {
 				l.Output(scoring.Tokens(count.Draw(t, "prompt")), scoring.Tokens(count.Draw(t, "produced")), scoring.Tokens(count.Draw(t, "limit")))
@@ -407,6 +407,55 @@ func TestBusy(t *testing.T) {
 	require.Less(t, share(299*time.Second, "a"), 1.0)
 }
 
+// TestASlowReplicaIsNotSlowForEver: what a replica has shown weighs all for five minutes without anything new, then less and less, until it
+// counts as its fellows do. What it shows then outweighs what it showed before; how long a prefill may take stays known.
+func TestASlowReplicaIsNotSlowForEver(t *testing.T) {
+	prior := cost.DefaultRates()
+	l := cost.NewLearner(cost.DefaultConfig())
+	show := func(now time.Time, id scoring.ReplicaID, slower float64) {
+		l.FirstToken(now, id, 2000, 0, seconds(slower*prior.StepSeconds+slower*prior.PrefillSeconds(2000, 0)))
+		l.Step(now, id, 1000, seconds(slower*prior.StepSecondsAt(1000)))
+	}
+	for range 200 {
+		show(start, "slow", 3)
+	}
+	for range 200 { // the fleet's are those that were seen last
+		show(start, "fast", 1)
+	}
+	prefill := func(after time.Duration) float64 {
+		r, _ := l.At(start.Add(after), "slow")
+		return r.PrefillSeconds(2000, 0) / prior.PrefillSeconds(2000, 0)
+	}
+	step := func(after time.Duration) float64 {
+		r, _ := l.At(start.Add(after), "slow")
+		return r.StepSecondsAt(1000) / prior.StepSecondsAt(1000)
+	}
+	fleet, _ := l.At(start, "none")
+	usualStep := fleet.StepSecondsAt(1000) / prior.StepSecondsAt(1000)
+	known, usual := prefill(0), fleet.PrefillSeconds(2000, 0)/prior.PrefillSeconds(2000, 0)
+	require.Greater(t, known, 2.9)
+	require.Less(t, usual, 1.1)
+	require.Equal(t, known, prefill(5*time.Minute)) //nolint:testifylint // the same to the last bit
+	at := step(0)
+	require.Equal(t, at, step(5*time.Minute)) //nolint:testifylint // likewise
+	require.Greater(t, at, 1.5*usualStep)
+	for after := 6 * time.Minute; after <= 15*time.Minute; after += time.Minute {
+		require.Less(t, prefill(after), known)
+		require.Less(t, step(after), at)
+		known, at = prefill(after), step(after)
+	}
+	for _, after := range []time.Duration{20 * time.Minute, 24 * time.Hour, 1 << 62} {
+		require.InEpsilon(t, usual, prefill(after), 0.02)
+		require.InEpsilon(t, usualStep, step(after), 0.03)
+	}
+	require.True(t, l.KnowsPrefill("slow", 2000, 0))
+	for range 3 {
+		show(start.Add(20*time.Minute), "slow", 1)
+	}
+	require.Less(t, prefill(20*time.Minute), 1.1)
+	require.Less(t, step(20*time.Minute), 1.05*usualStep)
+}
+
 // TestTrueRatesUnderNoiseAndOutliers: whatever the device, one observation in twelve being up to a hundred times too long does
 // not hide its rates, nor one prefill in twenty that took a tenth, since the cache had what nobody knew of: prefill and steps are found
 // within 30 %. Prompts that share a pass show all of its time at the first. Each twelve have their outlier somewhere: were they drawn
@@ -449,7 +498,7 @@ func TestTrueRatesUnderNoiseAndOutliers(t *testing.T) {
 			}
 			for range 3 {
 				kv := scoring.Tokens(rng.IntN(400_000))
-				l.Step("a", kv, seconds(stepNoise()*truth.StepSecondsAt(kv)))
+				l.Step(start, "a", kv, seconds(stepNoise()*truth.StepSecondsAt(kv)))
 			}
 		}
 		got := l.Rates("a")
@@ -493,7 +542,7 @@ func TestSlowFleetIsLearnedFast(t *testing.T) {
 	for range 3 {
 		l.FirstToken(start, "seen", 92, 0, 450*time.Millisecond)
 		for range 16 {
-			l.Step("seen", 150, 55*time.Millisecond)
+			l.Step(start, "seen", 150, 55*time.Millisecond)
 		}
 	}
 	seen, unseen := l.Rates("seen"), l.Rates("unseen")

@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"math"
 	"time"
 
 	"plimsoll/scoring"
@@ -51,6 +52,7 @@ type usual struct {
 
 // observed is what one replica's streams showed.
 type observed struct {
+	shown    time.Time // when they last showed anything
 	speed    speed
 	prefills int // observed, as far as prefillsKnown
 	busy     busy
@@ -101,12 +103,13 @@ func (l *Learner) FirstToken(now time.Time, id scoring.ReplicaID, prefill, hit s
 	if predicted <= 0 || took < 0 {
 		return
 	}
+	o := l.replica(id)
+	o.seen(now)
 	// A first token takes a pass of its own, however short the prompt: that is no prefill.
 	measured := max(0, took.Seconds()-l.Rates(id).StepSeconds)
 	l.usual.known = false
 	l.longest = max(predicted, l.longest*longestKeep)
 	l.fleet.speed.observe(measured, predicted)
-	o := l.replica(id)
 	o.speed.observe(measured, predicted)
 	o.busy.add(now, measured)
 	o.prefills = min(o.prefills+1, prefillsKnown)
@@ -117,15 +120,16 @@ const longestKeep = 0.999
 
 // Step notes a gap between two tokens of a stream while the replica decoded over kvTokens and nothing there waited for
 // its first token.
-func (l *Learner) Step(id scoring.ReplicaID, kvTokens scoring.Tokens, gap time.Duration) {
+func (l *Learner) Step(now time.Time, id scoring.ReplicaID, kvTokens scoring.Tokens, gap time.Duration) {
 	if gap <= 0 || kvTokens < 0 {
 		return
 	}
 	o := l.replica(id)
+	o.seen(now)
 	seconds := gap.Seconds()
 	counts := o.usual(seconds, l.Rates(id).StepSecondsAt(kvTokens))
 	if o.past.n >= trendAfter {
-		rates := l.rates(o)
+		rates := l.rates(o, 1)
 		step, perKV := o.past.fit(&rates, stepPull)
 		if predicted := step + perKV*float64(kvTokens); predicted > 0 {
 			o.pace.observe(seconds / predicted)
@@ -159,6 +163,32 @@ func (o *observed) usual(seconds, predicted float64) bool {
 	return odd == 0 || o.odd > oddMost
 }
 
+const (
+	// keptAfter is how long what a replica has shown weighs all while it shows nothing more, keptHalf how long it then takes to
+	// weigh half. A replica that was slow for a moment may be sent nothing from then on and must not count as slow for ever. It is
+	// long, since one that is slow by nature is sent a request for nothing whenever that is forgotten.
+	keptAfter, keptHalf = 5 * time.Minute, time.Minute
+	keptLeast           = 1e-6
+)
+
+// kept is the share that the observations weigh yet.
+func (o *observed) kept(now time.Time) float64 {
+	silent := now.Sub(o.shown)
+	if silent <= keptAfter {
+		return 1
+	}
+	return max(keptLeast, math.Exp2(-(silent-keptAfter).Seconds()/keptHalf.Seconds()))
+}
+
+// seen notes that the replica shows something. What it showed long before has the weight that is left.
+func (o *observed) seen(now time.Time) {
+	if kept := o.kept(now); kept < 1 {
+		o.speed.fade(kept)
+		o.steps.fade(kept)
+	}
+	o.shown = now
+}
+
 // Output notes the length of a finished answer, that of its prompt, and the limit that it had; 0: that is not known.
 func (l *Learner) Output(prompt, produced, limit scoring.Tokens) {
 	if produced > 0 {
@@ -169,30 +199,31 @@ func (l *Learner) Output(prompt, produced, limit scoring.Tokens) {
 // Forget drops what is known of a replica: it left, or came back as another machine.
 func (l *Learner) Forget(id scoring.ReplicaID) { delete(l.replicas, id) }
 
-// Rates returns a replica's rates. The fleet is the prior of a replica, and the configured rates are a weak one of the fleet: a
+// Rates returns a replica's rates, as it showed them last. The fleet is the prior of a replica, and the configured rates are a weak one of the fleet: a
 // replica not seen yet counts as one of its fellows, not as the device that the configuration had in mind. The pull from
 // above must be weak: what it adds or takes would stand between a replica that was seen and those that were not, and draw
 // conversations away from their cache.
-func (l *Learner) Rates(id scoring.ReplicaID) Rates { return l.rates(l.replicas[id]) }
+func (l *Learner) Rates(id scoring.ReplicaID) Rates { return l.rates(l.replicas[id], 1) }
 
 // At implements [Estimator].
 func (l *Learner) At(now time.Time, id scoring.ReplicaID) (rates Rates, busy float64) {
-	o := l.replicas[id]
+	o, kept := l.replicas[id], 1.0
 	if o != nil {
-		busy = o.busy.share(now)
+		busy, kept = o.busy.share(now), o.kept(now)
 	}
-	return l.rates(o), busy
+	return l.rates(o, kept), busy
 }
 
-func (l *Learner) rates(o *observed) Rates {
+// rates are those of a replica of whom kept is the share that its observations weigh yet.
+func (l *Learner) rates(o *observed, kept float64) Rates {
 	if !l.usual.known {
 		l.work()
 	}
 	u := &l.usual
 	r, factor := u.rates, u.factor
 	if o != nil {
-		factor = o.speed.factor(factor, u.weight)
-		r.StepSeconds, r.StepSecondsPerKVToken = o.steps.fit(&r, stepPull)
+		factor = o.speed.factor(factor, u.weight/kept)
+		r.StepSeconds, r.StepSecondsPerKVToken = o.steps.fit(&r, stepPull/kept)
 	}
 	return r.scaled(factor)
 }
@@ -226,11 +257,20 @@ type line struct{ n, x, y, xx, xy float64 }
 const priorKV = 100_000
 
 func (f *line) observe(x, y, keep float64) {
-	f.n = keep*f.n + 1
-	f.x = keep*f.x + x
-	f.y = keep*f.y + y
-	f.xx = keep*f.xx + x*x
-	f.xy = keep*f.xy + x*y
+	f.fade(keep)
+	f.n++
+	f.x += x
+	f.y += y
+	f.xx += x * x
+	f.xy += x * y
+}
+
+func (f *line) fade(kept float64) {
+	f.n *= kept
+	f.x *= kept
+	f.y *= kept
+	f.xx *= kept
+	f.xy *= kept
 }
 
 // fit returns intercept and slope in seconds, never negative. The prior stays in the fit, so that observations at one

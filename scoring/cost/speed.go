@@ -18,8 +18,8 @@ type speed struct {
 	measured, predicted float64
 }
 
-// prefill is how long a prefill took and was to take, in seconds.
-type prefill struct{ measured, predicted float64 }
+// prefill is how long a prefill took and was to take, in seconds, and what that weighs.
+type prefill struct{ measured, predicted, weight float64 }
 
 const (
 	speedKept = 64
@@ -34,10 +34,18 @@ func (s *speed) observe(measured, predicted float64) {
 		p.measured += measured
 		p.predicted += predicted
 	} else if n < speedKept {
-		s.last = append(s.last, prefill{measured, predicted})
+		s.last = append(s.last, prefill{measured, predicted, 1})
 	} else {
-		s.last[s.next] = prefill{measured, predicted}
+		s.last[s.next] = prefill{measured, predicted, 1}
 		s.next = (s.next + 1) % speedKept
+	}
+	s.sum()
+}
+
+// fade has what is kept weigh less.
+func (s *speed) fade(kept float64) {
+	for i := range s.last {
+		s.last[i].weight *= kept
 	}
 	s.sum()
 }
@@ -48,8 +56,8 @@ func (s *speed) sum() {
 	s.measured, s.predicted = 0, 0
 	for _, p := range s.last {
 		if p.measured <= most*p.predicted {
-			s.measured += p.measured
-			s.predicted += p.predicted
+			s.measured += p.weight * p.measured
+			s.predicted += p.weight * p.predicted
 		}
 	}
 }
@@ -69,11 +77,11 @@ func (s *speed) median() float64 {
 	slices.SortFunc(s.order, func(a, b prefill) int { return cmp.Compare(a.measured*b.predicted, b.measured*a.predicted) })
 	total := 0.0
 	for _, p := range s.order {
-		total += p.predicted
+		total += p.weight * p.predicted
 	}
 	half := total / 2
 	for _, p := range s.order {
-		if half -= p.predicted; half <= 0 {
+		if half -= p.weight * p.predicted; half <= 0 {
 			return p.measured / p.predicted
 		}
 	}
