@@ -241,13 +241,18 @@ func TestFailuresGoUnnoticed(t *testing.T) {
 	}
 }
 
-// metric sums up the series of a counter whose labels contain a text.
-func (f *fleet) metric(t *testing.T, name, label string) int {
+func (f *fleet) metrics(t *testing.T) string {
 	t.Helper()
 	rec := httptest.NewRecorder()
 	f.meter.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	return rec.Body.String()
+}
+
+// metric sums up the series of a counter whose labels contain a text.
+func (f *fleet) metric(t *testing.T, name, label string) int {
+	t.Helper()
 	sum := 0
-	for line := range strings.Lines(rec.Body.String()) {
+	for line := range strings.Lines(f.metrics(t)) {
 		if !strings.HasPrefix(line, name) || !strings.Contains(line, label) {
 			continue
 		}

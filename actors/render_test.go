@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -133,9 +132,7 @@ func rawRequest(messages string) *stream.Request {
 
 func metricOf(t *testing.T, f *fleet, reason string) string {
 	t.Helper()
-	rec := httptest.NewRecorder()
-	f.meter.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
-	for line := range strings.Lines(rec.Body.String()) {
+	for line := range strings.Lines(f.metrics(t)) {
 		if strings.HasPrefix(line, "plimsoll_tokenizer_passed_on_total") && strings.Contains(line, fmt.Sprintf("reason=%q", reason)) {
 			return strings.TrimSpace(line[strings.LastIndexByte(line, ' '):])
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/meter"
 	"plimsoll/actors/replica"
 	"plimsoll/scoring"
 )
@@ -17,6 +18,7 @@ type member struct {
 	ref   *replica.Ref
 	parts Replica
 	actor string // its actor's name below node; never used again
+	meter *meter.Registered
 }
 
 // roster is a model's replicas, ordered by ID. It is immutable: a change is a new one.
@@ -71,7 +73,7 @@ func rises(s *replica.Snapshot) bool {
 	return s.State == replica.Starting || s.State == replica.Warming || s.State == replica.Down && s.Incarnation == 0
 }
 
-// newMember gives a replica a handle and an actor's name.
+// newMember gives a replica a handle, an actor's name and its metrics.
 func (s *System) newMember(model string, parts Replica) member {
 	s.replicas++
 	ref := replica.NewRef(parts.Config.ID, model, parts.Engine, s.actors.Root)
@@ -79,6 +81,7 @@ func (s *System) newMember(model string, parts Replica) member {
 	return member{
 		ref:   ref,
 		parts: parts, actor: "replica-" + strconv.Itoa(s.replicas),
+		meter: s.deps.Meter.Register(string(parts.Config.ID), model),
 	}
 }
 
@@ -136,9 +139,10 @@ func (s *System) order(id scoring.ReplicaID, what any) error {
 	return fault.New(fault.NotFound, "there is no replica %q", id)
 }
 
-// forget takes a drained replica out of its fleet.
+// forget takes a drained replica out of its fleet, and its metrics with it: its name is free.
 func (s *System) forget(m *model, gone member) {
 	s.changes.Lock()
 	defer s.changes.Unlock()
 	m.fleet.set(slices.DeleteFunc(slices.Clone(m.fleet.members()), func(other member) bool { return other.ref == gone.ref }))
+	gone.meter.Close()
 }

@@ -74,6 +74,7 @@ func TestReplicasComeAndGo(t *testing.T) {
 			}
 			return false
 		}, time.Minute, time.Millisecond, "the new replica gets work")
+		require.Contains(t, f.metrics(t), `replica="sim-0"`)
 		require.NoError(t, f.Remove("sim-0"))
 		require.Eventually(t, func() bool { return len(f.names()) == 2 }, time.Minute, time.Millisecond)
 		require.Equal(t, []string{"extra", "sim-1"}, f.names())
@@ -87,6 +88,8 @@ func TestReplicasComeAndGo(t *testing.T) {
 		}, time.Minute, time.Millisecond)
 		f.engines = f.engines[1:]
 		f.quiet(t)
+		require.NotContains(t, f.metrics(t), `replica="sim-0"`, "metrics of a replica that is gone")
+		require.Contains(t, f.metrics(t), `replica="extra"`)
 	})
 }
 

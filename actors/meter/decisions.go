@@ -42,14 +42,18 @@ func (m *Meter) Decisions(model string) *Decisions {
 // constant of the caller's.
 func (d *Decisions) SecondsError(replica, term string, seconds float64) {
 	if d != nil {
-		d.m.decision.seconds.WithLabelValues(d.m.replicas.value(replica), term).Observe(seconds)
+		d.m.replicas.reportOf(replica, func(label string) {
+			d.m.decision.seconds.WithLabelValues(label, term).Observe(seconds)
+		})
 	}
 }
 
 // TokensError is SecondsError for a number of tokens.
 func (d *Decisions) TokensError(replica, term string, tokens int) {
 	if d != nil {
-		d.m.decision.tokens.WithLabelValues(d.m.replicas.value(replica), term).Observe(float64(tokens))
+		d.m.replicas.reportOf(replica, func(label string) {
+			d.m.decision.tokens.WithLabelValues(label, term).Observe(float64(tokens))
+		})
 	}
 }
 

@@ -46,8 +46,8 @@ func overBuckets() []float64 {
 // Feed is what one replica's KV feed reports to. Batch is for one goroutine at a time, State and Index for another; the rest
 // is safe for concurrent use.
 type Feed struct {
+	of                   *Registered
 	m                    *feedMetrics
-	name                 string
 	events               [prefix.NumEventKinds]prometheus.Counter
 	skipped              [engine.NumKVSkips]prometheus.Counter
 	gaps, replays, voids prometheus.Counter
@@ -84,14 +84,19 @@ func countsOf(s prefix.Stats) [len(leftOut)]uint64 {
 	}
 }
 
-// Feed returns the handle of a replica's KV feed.
-func (m *Meter) Feed(replica string) *Feed {
-	if m == nil {
+// Feed returns the handle of the replica's KV feed.
+func (r *Registered) Feed() (f *Feed) {
+	if r == nil {
 		return nil
 	}
-	replica = m.replicas.value(replica)
+	r.report(func() { f = newFeed(r) })
+	return f
+}
+
+func newFeed(r *Registered) *Feed {
+	m, replica := r.m, r.label
 	f := &Feed{
-		m: &m.feed, name: replica,
+		of: r, m: &m.feed,
 		gaps:      m.feed.gaps.WithLabelValues(replica),
 		replays:   m.feed.replays.WithLabelValues(replica),
 		voids:     m.feed.voids.WithLabelValues(replica),
@@ -122,13 +127,15 @@ func (f *Feed) State(state string, words []string) {
 	if f == nil {
 		return
 	}
-	for _, w := range words {
-		on := 0.0
-		if w == state {
-			on = 1
+	f.of.report(func() {
+		for _, w := range words {
+			on := 0.0
+			if w == state {
+				on = 1
+			}
+			f.m.state.WithLabelValues(f.of.label, w).Set(on)
 		}
-		f.m.state.WithLabelValues(f.name, w).Set(on)
-	}
+	})
 }
 
 // Batch counts what a batch brought that came now.

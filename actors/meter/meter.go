@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,8 +15,8 @@ import (
 // Config says what is metered.
 type Config struct {
 	Version string // of the program, for plimsoll_build_info
-	// LabelValuesMax is how many models, and how many replicas, are told apart; those that come later share the value
-	// "other". At least 1.
+	// LabelValuesMax is how many models, and how many replicas at a time, are told apart; those that come later share the
+	// value "other". At least 1.
 	LabelValuesMax int
 	Runtime        bool // also the Go runtime's and the process's own metrics (go_..., process_...)
 }
@@ -38,7 +39,7 @@ func (c Config) Validate() error {
 type Meter struct {
 	registry *prometheus.Registry
 	models   closedSet
-	replicas closedSet
+	replicas replicaSet
 
 	panics *prometheus.CounterVec
 
@@ -60,9 +61,9 @@ func New(cfg Config) (*Meter, error) {
 	m := &Meter{
 		registry: prometheus.NewRegistry(),
 		models:   closedSet{max: cfg.LabelValuesMax},
-		replicas: closedSet{max: cfg.LabelValuesMax},
+		replicas: replicaSet{max: cfg.LabelValuesMax, open: map[string]*Registered{}},
 	}
-	b := builder{m.registry}
+	b := builder{m.registry, &m.replicas}
 	b.gauge(buildInfo).WithLabelValues(cfg.Version).Set(1)
 	m.panics = b.counter(actorPanics)
 	m.ingress = newIngressMetrics(b)
@@ -96,24 +97,32 @@ func (m *Meter) Panicked(actor string) {
 }
 
 // builder registers what is declared.
-type builder struct{ registry *prometheus.Registry }
+type builder struct {
+	registry *prometheus.Registry
+	replicas *replicaSet // is told of what has a replica's label
+}
+
+func add[V interface {
+	prometheus.Collector
+	DeletePartialMatch(labels prometheus.Labels) int
+}](b builder, d metric, v V) V {
+	b.registry.MustRegister(v)
+	if slices.Contains(d.labels, labelReplica) {
+		b.replicas.series = append(b.replicas.series, v)
+	}
+	return v
+}
 
 func (b builder) counter(d metric) *prometheus.CounterVec {
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.name, Help: d.help}, d.labels)
-	b.registry.MustRegister(v)
-	return v
+	return add(b, d, prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.name, Help: d.help}, d.labels))
 }
 
 func (b builder) gauge(d metric) *prometheus.GaugeVec {
-	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: d.name, Help: d.help}, d.labels)
-	b.registry.MustRegister(v)
-	return v
+	return add(b, d, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: d.name, Help: d.help}, d.labels))
 }
 
 func (b builder) histogram(d metric, buckets []float64) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: d.name, Help: d.help, Buckets: buckets}, d.labels)
-	b.registry.MustRegister(v)
-	return v
+	return add(b, d, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: d.name, Help: d.help, Buckets: buckets}, d.labels))
 }
 
 // secondsBuckets spans quick answers to long generations, decisionBuckets what takes microseconds.
@@ -131,7 +140,7 @@ type closedSet struct {
 	seen map[string]struct{}
 }
 
-// value returns name, or "other" once too many are known.
+// value returns name, or other once too many are known.
 func (s *closedSet) value(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +148,7 @@ func (s *closedSet) value(name string) string {
 		return name
 	}
 	if len(s.seen) >= s.max {
-		return "other"
+		return other
 	}
 	if s.seen == nil {
 		s.seen = map[string]struct{}{}

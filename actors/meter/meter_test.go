@@ -24,6 +24,7 @@ var update = flag.Bool("update", false, "write the goldens anew")
 
 // reportAll calls every method of every handle once or more.
 func reportAll(m *Meter) {
+	reportReplica(m, m.Register("sim-0", "sim"))
 	in := m.Ingress()
 	contended, cached, first := fault.Contended, 32, 250*time.Millisecond
 	in.Opened()
@@ -50,7 +51,6 @@ func reportAll(m *Meter) {
 	r.Refused(fault.Contended, fault.SLOFirstToken)
 	r.Refused(fault.Contended, fault.QueueTimeout)
 	r.Reranked()
-	r.Ejected("sim-0")
 
 	s, gap := m.Stream("sim"), 300*time.Millisecond
 	s.Broken("exact", "resumed", 40, &gap)
@@ -58,7 +58,25 @@ func reportAll(m *Meter) {
 	s.Hedged("begun")
 	s.Hedged("won")
 
-	w := m.Replica("sim-0", "sim")
+	t := m.Tokenizer("sim")
+	t.Encoded(3*time.Millisecond, 48)
+	t.Refused(fault.BadInput)
+	t.PassedOn("media")
+	t.Queue(1, 2000)
+
+	m.Record().Written(3)
+	m.Record().Dropped(1)
+	m.Panicked("router")
+
+	d := m.Decisions("sim")
+	d.Shadow("p2c", "differ", 1)
+	d.Shadow("p2c", "dropped", 3)
+	d.Dropped(5)
+}
+
+// reportReplica says all there is to say of the replica sim-0.
+func reportReplica(m *Meter, of *Registered) {
+	w := of.Replica()
 	w.State("starting")
 	w.State("ready")
 	w.Load(ledger.Load{
@@ -79,16 +97,7 @@ func reportAll(m *Meter) {
 	w.Struck("hang")
 	w.Struck("breaks")
 	w.Relaunched()
-
-	t := m.Tokenizer("sim")
-	t.Encoded(3*time.Millisecond, 48)
-	t.Refused(fault.BadInput)
-	t.PassedOn("media")
-	t.Queue(1, 2000)
-
-	m.Record().Written(3)
-	m.Record().Dropped(1)
-	f := m.Feed("sim-0")
+	f := of.Feed()
 	came := time.Unix(1000, 0)
 	f.State("live", []string{"void", "live"})
 	f.Batch(came, engine.KVBatch{
@@ -103,15 +112,11 @@ func reportAll(m *Meter) {
 	f.Index(prefix.Stats{Blocks: 30, HostBlocks: 20, DiskBlocks: 10, Orphans: 2, Holes: 1, Malformed: 3, Conflicts: 1})
 	f.Index(prefix.Stats{Blocks: 30, HostBlocks: 20, DiskBlocks: 10, Orphans: 2, Holes: 1, Malformed: 1}) // of another slot
 	f.Cached(48, 32)
-	m.Panicked("router")
-
+	m.Router("sim").Ejected("sim-0")
 	d := m.Decisions("sim")
 	d.SecondsError("sim-0", "prefill", -0.02)
 	d.SecondsError("sim-0", "prefill", 0.005)
 	d.TokensError("sim-0", "overlap", -16)
-	d.Shadow("p2c", "differ", 1)
-	d.Shadow("p2c", "dropped", 3)
-	d.Dropped(5)
 }
 
 func scrape(t *testing.T, m *Meter) string {
@@ -201,7 +206,7 @@ func TestOutcomesHaveNames(t *testing.T) {
 func BenchmarkReplicaLoad(b *testing.B) {
 	m, err := New(Config{Version: "1", LabelValuesMax: 8})
 	require.NoError(b, err)
-	w := m.Replica("a", "m")
+	w := m.Register("a", "m").Replica()
 	b.ReportAllocs()
 	for b.Loop() {
 		w.Load(ledger.Load{BookedBlocks: 5})

@@ -49,27 +49,28 @@ func newReplicaMetrics(b builder) replicaMetrics {
 // Replica is what one replica's actor reports to. The methods that a ledger's figures go to (Load, Counters) are not for
 // concurrent use; the others are safe for it.
 type Replica struct {
-	m           *replicaMetrics
-	name, model string
-	gauges      [8]prometheus.Gauge
-	last        ledger.Counters // what Counters was given last
+	of     *Registered
+	m      *replicaMetrics
+	gauges [8]prometheus.Gauge
+	last   ledger.Counters // what Counters was given last
 }
 
-// Replica returns the handle of a replica. An actor takes a new one for each of its epochs, because the counters of a new
+// Replica returns the handle of the replica. An actor takes a new one for each of its epochs, because the counters of a new
 // ledger start at zero.
-func (m *Meter) Replica(name, model string) *Replica {
-	if m == nil {
+func (r *Registered) Replica() (w *Replica) {
+	if r == nil {
 		return nil
 	}
-	name, model = m.replicas.value(name), m.models.value(model)
-	r := &Replica{m: &m.replica, name: name, model: model}
-	for i, v := range [...]*prometheus.GaugeVec{
-		m.replica.booked, m.replica.lingering, m.replica.capacity, m.replica.seats, m.replica.seatsUsed,
-		m.replica.overdraft, m.replica.foreign, m.replica.prefill,
-	} {
-		r.gauges[i] = v.WithLabelValues(name, model)
-	}
-	return r
+	r.report(func() {
+		m := &r.m.replica
+		w = &Replica{of: r, m: m}
+		for i, v := range [...]*prometheus.GaugeVec{
+			m.booked, m.lingering, m.capacity, m.seats, m.seatsUsed, m.overdraft, m.foreign, m.prefill,
+		} {
+			w.gauges[i] = v.WithLabelValues(r.label, r.model)
+		}
+	})
+	return w
 }
 
 // State reports the state the replica is in now, in its actor's word for it.
@@ -77,13 +78,15 @@ func (r *Replica) State(state string) {
 	if r == nil {
 		return
 	}
-	for _, s := range replicaStates {
-		on := 0.0
-		if s == state {
-			on = 1
+	r.of.report(func() {
+		for _, s := range replicaStates {
+			on := 0.0
+			if s == state {
+				on = 1
+			}
+			r.m.state.WithLabelValues(r.of.label, r.of.model, s).Set(on)
 		}
-		r.m.state.WithLabelValues(r.name, r.model, s).Set(on)
-	}
+	})
 }
 
 // Load reports what the replica is committed to.
@@ -104,67 +107,75 @@ func (r *Replica) Counters(c ledger.Counters) {
 	if r == nil {
 		return
 	}
-	for reason := range ledger.NumEndReasons {
-		if n := c.Ends[reason] - r.last.Ends[reason]; n > 0 {
-			r.m.ends.WithLabelValues(r.name, r.model, reason.String()).Add(float64(n))
+	r.of.report(func() {
+		name, model := r.of.label, r.of.model
+		for reason := range ledger.NumEndReasons {
+			if n := c.Ends[reason] - r.last.Ends[reason]; n > 0 {
+				r.m.ends.WithLabelValues(name, model, reason.String()).Add(float64(n))
+			}
 		}
-	}
-	for reason := range ledger.NumReasons {
-		if n := c.Refusals[reason] - r.last.Refusals[reason]; n > 0 {
-			r.m.refusals.WithLabelValues(r.name, r.model, strings.ReplaceAll(reason.String(), " ", "_")).Add(float64(n))
+		for reason := range ledger.NumReasons {
+			if n := c.Refusals[reason] - r.last.Refusals[reason]; n > 0 {
+				r.m.refusals.WithLabelValues(name, model, strings.ReplaceAll(reason.String(), " ", "_")).Add(float64(n))
+			}
 		}
-	}
-	late := c.LateEnds + c.UnknownEnds - r.last.LateEnds - r.last.UnknownEnds
-	r.m.lateEnds.WithLabelValues(r.name, r.model).Add(float64(late))
-	r.m.foreignAlarm.WithLabelValues(r.name, r.model).Add(float64(c.Alarms - r.last.Alarms))
+		late := c.LateEnds + c.UnknownEnds - r.last.LateEnds - r.last.UnknownEnds
+		r.m.lateEnds.WithLabelValues(name, model).Add(float64(late))
+		r.m.foreignAlarm.WithLabelValues(name, model).Add(float64(c.Alarms - r.last.Alarms))
+	})
 	r.last = c
+}
+
+// count adds one to a counter of the replica's; kinds are the values of the labels beside its own.
+func (r *Replica) count(c *prometheus.CounterVec, kinds ...string) {
+	r.of.report(func() { c.WithLabelValues(append([]string{r.of.label, r.of.model}, kinds...)...).Inc() })
 }
 
 // Restarted counts a new epoch of the actor.
 func (r *Replica) Restarted() {
 	if r != nil {
-		r.m.restarts.WithLabelValues(r.name, r.model).Inc()
+		r.count(r.m.restarts)
 	}
 }
 
 // Reborn counts a new incarnation of the engine.
 func (r *Replica) Reborn() {
 	if r != nil {
-		r.m.incarnations.WithLabelValues(r.name, r.model).Inc()
+		r.count(r.m.incarnations)
 	}
 }
 
 // AttemptFailed counts an attempt that its engine failed.
 func (r *Replica) AttemptFailed(kind engine.FailKind) {
 	if r != nil {
-		r.m.failures.WithLabelValues(r.name, r.model, kind.String()).Inc()
+		r.count(r.m.failures, kind.String())
 	}
 }
 
 // Suspected counts a silence that looks like a hang.
 func (r *Replica) Suspected() {
 	if r != nil {
-		r.m.suspicions.WithLabelValues(r.name, r.model).Inc()
+		r.count(r.m.suspicions)
 	}
 }
 
 // Struck counts a strike that took the replica out, by its actor's word for the kind.
 func (r *Replica) Struck(kind string) {
 	if r != nil {
-		r.m.strikes.WithLabelValues(r.name, r.model, kind).Inc()
+		r.count(r.m.strikes, kind)
 	}
 }
 
 // Canary counts a request for one token that asks whether the engine lives.
 func (r *Replica) Canary() {
 	if r != nil {
-		r.m.canaries.WithLabelValues(r.name, r.model).Inc()
+		r.count(r.m.canaries)
 	}
 }
 
 // Relaunched counts a process of ours that was given up and started anew.
 func (r *Replica) Relaunched() {
 	if r != nil {
-		r.m.relaunches.WithLabelValues(r.name, r.model).Inc()
+		r.count(r.m.relaunches)
 	}
 }

@@ -33,7 +33,7 @@ type Router struct {
 	queueSeconds, decision       prometheus.Observer
 	refusals, ejections          *prometheus.CounterVec
 	reranks                      prometheus.Counter
-	replicas                     *closedSet
+	replicas                     *replicaSet
 }
 
 // Router returns the handle of a model's router.
@@ -94,6 +94,6 @@ func (r *Router) Reranked() {
 // Ejected counts a replica that is left alone for a while because it has become slow.
 func (r *Router) Ejected(replica string) {
 	if r != nil {
-		r.ejections.WithLabelValues(r.replicas.value(replica), r.model).Inc()
+		r.replicas.reportOf(replica, func(label string) { r.ejections.WithLabelValues(label, r.model).Inc() })
 	}
 }

@@ -20,7 +20,7 @@ type Deps struct {
 	Ref     *Ref
 	Indexes *Indexes
 	Log     *slog.Logger
-	Meter   *meter.Meter
+	Meter   *meter.Registered
 	Failed  func(supervise.Failed) // hears of a child that panicked
 	// TellRouter tells the model's router of room.
 	TellRouter func(message any)
@@ -83,7 +83,7 @@ func answerLost(ref *Ref, message any) {
 
 func newActor(cfg Config, deps Deps) *replicaActor {
 	return &replicaActor{
-		cfg: cfg, deps: deps, meter: deps.Meter.Replica(string(cfg.ID), cfg.Model),
+		cfg: cfg, deps: deps, meter: deps.Meter.Replica(),
 		Strategy: supervise.NewStrategy(deps.Supervise, deps.Seed, deps.Failed),
 	}
 }

@@ -36,7 +36,7 @@ type subscribed struct {
 
 func newFeed(cfg Config, deps Deps, parent *actor.PID) *feedActor {
 	f := &feedActor{
-		deps: deps, parent: parent, meter: deps.Meter.Feed(string(deps.Ref.ID)),
+		deps: deps, parent: parent, meter: deps.Meter.Feed(),
 		log: deps.Log.With(slog.String("replica", string(deps.Ref.ID))),
 	}
 	if deps.Ref.Capabilities.KVEvents {

@@ -129,7 +129,7 @@ func inBrook(t *testing.T, caps engine.Capabilities, test func(*brook)) {
 		require.NoError(t, err)
 		b.meter = m
 		b.ref = NewRef("r", "m", b.p, b.system.Root)
-		deps := Deps{Ref: b.ref, Indexes: NewIndexes("m"), Log: log, Meter: m}
+		deps := Deps{Ref: b.ref, Indexes: NewIndexes("m"), Log: log, Meter: m.Register("r", "m")}
 		pid := make(chan *actor.PID, 1)
 		above := &parent{pid: pid, begins: &b.begins, feed: func(up *actor.PID) actor.Actor {
 			return newFeed(DefaultConfig("r", "m"), deps, up)

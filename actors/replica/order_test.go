@@ -48,7 +48,7 @@ func spawned(t *testing.T, e engine.Engine, alone func() bool) *Ref {
 	require.NoError(t, err)
 	ref := NewRef("r", "m", e, system.Root)
 	pid := system.Root.Spawn(Props(testConfig(), Deps{
-		Ref: ref, Indexes: NewIndexes("m"), Log: log, Meter: m, Failed: func(supervise.Failed) {},
+		Ref: ref, Indexes: NewIndexes("m"), Log: log, Meter: m.Register("r", "m"), Failed: func(supervise.Failed) {},
 		TellRouter: func(any) {}, Announce: func(scoring.ReplicaID, uint64) int { return 0 },
 		Evict: func(uint64, bool, string) {}, Alone: alone, Successor: alone, Gone: func() {},
 		Middleware: func(string) actor.ReceiverMiddleware { return blow },
