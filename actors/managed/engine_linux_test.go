@@ -112,7 +112,7 @@ func startRig(t *testing.T, cfg Config, change func(*Deps)) *rig {
 		Connect: func(url string) (engine.Engine, error) {
 			cfg := llamacpp.DefaultConfig()
 			cfg.URL = url
-			return llamacpp.New(cfg, llamacpp.Deps{Dial: new(net.Dialer).DialContext})
+			return llamacpp.New(cfg, llamacpp.Deps{Dial: new(net.Dialer).DialContext, Log: slog.New(slog.DiscardHandler)})
 		},
 	}
 	if change != nil {

@@ -83,7 +83,7 @@ func openEngine(
 	if spec.APIKeyEnv != nil {
 		config.APIKey, _ = getenv(*spec.APIKeyEnv)
 	}
-	return llamacpp.New(config, llamacpp.Deps{Dial: new(net.Dialer).DialContext})
+	return llamacpp.New(config, llamacpp.Deps{Dial: new(net.Dialer).DialContext, Log: log})
 }
 
 // openSim starts a simulated engine. Engines of different seeds hash their blocks differently, as real ones do.

@@ -3,6 +3,7 @@ package llamacpp
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"testing"
 
@@ -69,7 +70,7 @@ func open(tb testing.TB, cfg wire.Config, dial wire.Dial) engine.Engine {
 	tb.Helper()
 	c := DefaultConfig()
 	c.Config = cfg
-	e, err := New(c, Deps{Dial: dial})
+	e, err := New(c, Deps{Dial: dial, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(tb, err)
 	return e
 }

@@ -2,7 +2,10 @@ package llamacpp
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 
 	"plimsoll/engine"
 	"plimsoll/engine/wire"
@@ -14,12 +17,15 @@ const Kind = "llamacpp"
 // Deps is what an Engine needs from outside; all of it is required.
 type Deps struct {
 	Dial wire.Dial // opens a connection to the server
+	Log  *slog.Logger
 }
 
 // Engine is one llama-server.
 type Engine struct {
 	cfg    Config
+	log    *slog.Logger
 	client *wire.Client
+	blind  atomic.Bool // the last answer about metrics could not be read
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -29,11 +35,14 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("llamacpp: %w", err)
 	}
+	if deps.Log == nil {
+		return nil, errors.New("llamacpp: Log is missing")
+	}
 	client, err := wire.New(cfg.Config, deps.Dial)
 	if err != nil {
 		return nil, fmt.Errorf("llamacpp: %w", err)
 	}
-	return &Engine{cfg: cfg, client: client}, nil
+	return &Engine{cfg: cfg, log: deps.Log, client: client}, nil
 }
 
 // Capabilities implements [engine.Engine].

@@ -23,8 +23,8 @@ type props struct {
 	BuildInfo   string `json:"build_info"`
 }
 
-// Probe implements [engine.Engine]. None of what it asks for wakes a sleeping server. A server whose metrics are off, or
-// whose main loop is busy with a long batch, answers without a load.
+// Probe implements [engine.Engine]. None of what it asks for wakes a sleeping server. A server whose metrics are off or cannot
+// be read, or whose main loop is busy with a long batch, answers without a load.
 func (e *Engine) Probe(ctx context.Context) (engine.Status, error) {
 	call, done := e.client.Begin(ctx)
 	defer done()

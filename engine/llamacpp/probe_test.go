@@ -3,6 +3,7 @@ package llamacpp
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"plimsoll/engine"
 	"plimsoll/engine/enginetest"
 	"plimsoll/engine/wire"
+	"plimsoll/testbench/printed"
 )
 
 // siteOf is the recorded server, with metrics on. GET /slots is not there: it wakes sleepers.
@@ -48,7 +50,7 @@ func engineAt(tb testing.TB, url string, change ...func(*Config)) *Engine {
 	for _, f := range change {
 		f(&cfg)
 	}
-	e, err := New(cfg, Deps{Dial: (&net.Dialer{}).DialContext})
+	e, err := New(cfg, Deps{Dial: (&net.Dialer{}).DialContext, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, e.Close()) })
 	return e
@@ -138,13 +140,13 @@ func TestProbeOfAServerThatCannotServe(t *testing.T) {
 		{"loading", func(s enginetest.Site) { s["/health"] = recordedAnswer(t, "faults/loading-health") }, engine.Shed},
 		{"loading since the last question", func(s enginetest.Site) { s["/props"] = recordedAnswer(t, "faults/loading-props") }, engine.Shed},
 		{"loading at the last question", func(s enginetest.Site) { s["/metrics"] = recordedAnswer(t, "faults/loading-metrics") }, engine.Shed},
+		{"a wrong key at the last question", func(s enginetest.Site) { s["/metrics"] = recordedAnswer(t, "errors/auth-bad") }, engine.Operator},
 		{"a wrong key", func(s enginetest.Site) { s["/props"] = recordedAnswer(t, "errors/auth-bad") }, engine.Operator},
 		{"not a llama-server", func(s enginetest.Site) { s["/health"] = recordedAnswer(t, "errors/404") }, engine.Operator},
 		{"health broken", func(s enginetest.Site) { s["/health"] = enginetest.Saying(500, "") }, engine.Broken},
 		{"properties that are no JSON", func(s enginetest.Site) { s["/props"] = enginetest.Saying(200, "<html>") }, engine.Broken},
 		{"properties of another shape", func(s enginetest.Site) { s["/props"] = enginetest.Saying(200, `{"total_slots":"four"}`) }, engine.Broken},
 		{"endless properties", func(s enginetest.Site) { s["/props"] = enginetest.Saying(200, strings.Repeat(" ", 5000)) }, engine.Broken},
-		{"metrics that are none", func(s enginetest.Site) { s["/metrics"] = enginetest.Saying(200, "{}}") }, engine.Broken},
 		{"health hangs", func(s enginetest.Site) { s["/health"] = (*enginetest.Session).Gone }, engine.Broken},
 	}
 	for _, c := range cases {
@@ -160,6 +162,51 @@ func TestProbeOfAServerThatCannotServe(t *testing.T) {
 			st, err := e.Probe(t.Context())
 			enginetest.FailureIn(t, err, c.kind)
 			require.Zero(t, st)
+		})
+	}
+}
+
+// Metrics are for watching: what a server can hold stands in its properties, and one that serves is not given up for them.
+func TestAServerIsNotGivenUpForMetricsThatCannotBeRead(t *testing.T) {
+	full := string(named(t, "info/metrics-busy").Body)
+	for name, broken := range map[string]func(*enginetest.Session){
+		"a page in their place":   enginetest.Saying(200, "<html>"),
+		"told twice, as one text": enginetest.Saying(200, full+full),
+		"an error":                enginetest.Saying(500, "Internal Server Error"),
+		"without an end":          enginetest.Saying(200, full+strings.Repeat("x 1\n", 2<<20)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var metrics atomic.Pointer[func(*enginetest.Session)]
+			metrics.Store(&broken)
+			site := siteOf(t)
+			well := site["/metrics"]
+			site["/metrics"] = func(s *enginetest.Session) { (*metrics.Load())(s) }
+			log := &printed.Text{}
+			cfg := DefaultConfig()
+			cfg.URL = site.Serve(t)
+			e, err := New(cfg, Deps{Dial: (&net.Dialer{}).DialContext, Log: slog.New(slog.NewTextHandler(log, nil))})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, e.Close()) }()
+			probe := func() engine.Status {
+				st, err := e.Probe(t.Context())
+				require.NoError(t, err)
+				return st
+			}
+			first, again := probe(), probe()
+			require.Equal(t, first, again)
+			require.Equal(t, engine.Load{}, first.Load)
+			require.Equal(t, 1, strings.Count(log.String(), "metrics cannot be read"), "it is said once")
+
+			metrics.Store(&well)
+			seen := probe()
+			require.NotZero(t, seen.Load)
+			blind := seen
+			blind.Load = engine.Load{}
+			require.Equal(t, blind, first, "all but the load is known without them")
+
+			metrics.Store(&broken)
+			require.Equal(t, blind, probe())
+			require.Equal(t, 2, strings.Count(log.String(), "metrics cannot be read"))
 		})
 	}
 }
@@ -250,6 +297,8 @@ func TestConfigIsChecked(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 	}
 	_, err := New(valid, Deps{})
+	require.ErrorContains(t, err, "Log")
+	_, err = New(valid, Deps{Log: slog.New(slog.DiscardHandler)})
 	require.ErrorContains(t, err, "Dial")
 	several := valid
 	several.Slots, several.FrameBytes = ptr(0), 0

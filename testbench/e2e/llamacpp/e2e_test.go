@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -167,7 +168,7 @@ func openAdapter(t *testing.T, e *engineServer) *llamacpp.Engine {
 	t.Helper()
 	cfg := llamacpp.DefaultConfig()
 	cfg.URL = e.url
-	adapter, err := llamacpp.New(cfg, llamacpp.Deps{Dial: (&net.Dialer{}).DialContext})
+	adapter, err := llamacpp.New(cfg, llamacpp.Deps{Dial: (&net.Dialer{}).DialContext, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, adapter.Close()) })
 	return adapter
