@@ -72,6 +72,9 @@ func (d Deps) suppose(w http.ResponseWriter, r *http.Request) {
 // answer may be and how urgent it is; or the prompt's text, or its tokens.
 func (d Deps) supposed(body io.Reader, h http.Header) (*stream.Request, *fault.Fault) {
 	raw, err := io.ReadAll(body)
+	if f := late(err); f != nil {
+		return nil, f
+	}
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):

@@ -13,6 +13,8 @@
 //	GET /metrics          Prometheus
 //	GET /health           200 while the process lives
 //
+// Other methods of these paths get 405 with Allow, other paths 404; a path is taken as it stands, or not at all.
+//
 // It holds no state: it reads what actors publish and hands orders to the system. Orders last for the node's life; the
 // configuration is not rewritten. It asks for the operators' keys, or the
 // clients' where there are none of their own, except on /health. With clients' keys orders are taken on loopback alone: who

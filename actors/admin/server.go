@@ -6,12 +6,15 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
+	"plimsoll/actors/ingress"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/engine/openai"
@@ -49,20 +52,26 @@ type Deps struct {
 func New(deps Deps) http.Handler {
 	var orders sync.Mutex // held while an order is carried out
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+	there := paths{mux, map[string][]string{}}
+	there.handle(http.MethodGet, "/health", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
-	})
-	mux.Handle("GET /metrics", guarded(deps, deps.Metrics))
-	mux.Handle("GET /admin/replicas", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	}))
+	there.handle(http.MethodGet, "/metrics", guarded(deps, deps.Metrics))
+	there.handle(http.MethodGet, "/admin/replicas", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string][]Replica{"replicas": report(deps.Now(), deps.Replicas())})
 	})))
-	mux.Handle("POST /admin/replicas", guarded(deps, ordered(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	there.handle(http.MethodPost, "/admin/replicas", guarded(deps, ordered(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var order struct {
 			Replica string `json:"replica"`
 		}
 		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, orderBytes))
 		dec.DisallowUnknownFields()
-		if err := dec.Decode(&order); err != nil || order.Replica == "" || !errors.Is(dec.Decode(&order), io.EOF) {
+		err := dec.Decode(&order)
+		if f := late(err); f != nil {
+			writeFault(w, f)
+			return
+		}
+		if err != nil || order.Replica == "" || !errors.Is(dec.Decode(&order), io.EOF) {
 			writeFault(w, fault.Invalid("replica", `the body must be {"replica": "KIND=URL,name=NAME,..."}, as for --replica`))
 			return
 		}
@@ -70,25 +79,74 @@ func New(deps Deps) http.Handler {
 		defer orders.Unlock()
 		answer(w, http.StatusCreated, deps.Add(order.Replica))
 	}))))
-	mux.Handle("DELETE /admin/replicas/{name...}", guarded(deps, ordered(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	there.handle(http.MethodDelete, "/admin/replicas/{name...}", guarded(deps, ordered(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		orders.Lock()
 		defer orders.Unlock()
 		answer(w, http.StatusAccepted, deps.Remove(r.PathValue("name")))
 	}))))
-	mux.Handle("POST /admin/replicas/{name...}", guarded(deps, ordered(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	there.handle(http.MethodPost, "/admin/replicas/{name...}", guarded(deps, ordered(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		orders.Lock()
 		defer orders.Unlock()
 		answer(w, http.StatusAccepted, deps.state(r))
 	}))))
-	mux.Handle("GET /debug/decisions", guarded(deps, http.HandlerFunc(deps.recent)))
-	mux.Handle("GET /debug/decisions/{request...}", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	there.handle(http.MethodGet, "/debug/decisions", guarded(deps, http.HandlerFunc(deps.recent)))
+	there.handle(http.MethodGet, "/debug/decisions/{request...}", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		deps.past(w, r.PathValue("request"))
 	})))
-	mux.Handle("POST /debug/decisions", guarded(deps, http.HandlerFunc(deps.suppose)))
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeFault(w, fault.New(fault.NotFound, "there is no %s %s", r.Method, r.URL.EscapedPath()))
+	there.handle(http.MethodPost, "/debug/decisions", guarded(deps, http.HandlerFunc(deps.suppose)))
+	there.rest()
+	return sameOrigin(plain(mux))
+}
+
+// paths are what there is.
+type paths struct {
+	mux     *http.ServeMux
+	methods map[string][]string // by pattern of the path
+}
+
+func (p paths) handle(method, pattern string, h http.Handler) {
+	p.mux.Handle(method+" "+pattern, h)
+	p.methods[pattern] = append(p.methods[pattern], method)
+}
+
+// rest answers whatever else is asked for. It is called once, after the last handle.
+func (p paths) rest() {
+	for pattern, methods := range p.methods {
+		slices.Sort(methods)
+		p.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			writeFault(w, fault.New(fault.MethodNotAllowed, "%s takes %s, not %s", r.URL.EscapedPath(), strings.Join(methods, " and "), r.Method))
+		})
+	}
+	p.mux.HandleFunc("/", notFound)
+}
+
+// plain answers paths that do not stand as they are, which the mux would send elsewhere by a redirect.
+func plain(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !ingress.PlainPath(r) {
+			notFound(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
-	return sameOrigin(mux)
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	writeFault(w, fault.New(fault.NotFound, "there is no %s %s", r.Method, r.URL.EscapedPath()))
+}
+
+// answerTime bounds how long an answer may take, from the last of the request.
+const answerTime = time.Minute
+
+// NewServer returns a server for the edge. It waits no longer for a request, for its body, and for the next one of a connection
+// than the clients' edge does.
+func NewServer(h http.Handler) *http.Server {
+	edge := ingress.DefaultConfig()
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: edge.ReadHeaderTimeout, ReadTimeout: edge.BodyTimeout,
+		WriteTimeout: edge.BodyTimeout + answerTime, IdleTimeout: edge.IdleTimeout, MaxHeaderBytes: edge.HeaderBytes,
+	}
 }
 
 // state carries out an order to a replica: NAME/drain or NAME/undrain. A name may hold slashes.
@@ -132,6 +190,14 @@ func ordered(deps Deps, next http.Handler) http.Handler {
 	})
 }
 
+// late says of a body that it did not arrive, if the error of reading it is that.
+func late(err error) *fault.Fault {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fault.New(fault.BadInput, "the body did not arrive in time")
+	}
+	return nil
+}
+
 // orderBytes bounds the body of an order.
 const orderBytes = 64 << 10
 
@@ -155,6 +221,8 @@ func writeFault(w http.ResponseWriter, f *fault.Fault) {
 		status = http.StatusForbidden
 	case fault.NotFound, fault.ModelNotFound:
 		status = http.StatusNotFound
+	case fault.MethodNotAllowed:
+		status = http.StatusMethodNotAllowed
 	case fault.ShuttingDown:
 		status = http.StatusServiceUnavailable
 	}

@@ -118,16 +118,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		x.tenant = tenant
 	}
-	if !plainPath(r) {
+	if !PlainPath(r) {
 		x.notFound()
 		return
 	}
 	s.mux.ServeHTTP(x, r)
 }
 
-// plainPath says whether a request's path stands as it is. What does not (//v1/models, /v1/../metrics, *, CONNECT) names no
+// PlainPath says whether a request's path stands as it is. What does not (//v1/models, /v1/../metrics, *, CONNECT) names no
 // route: the mux would answer it by itself, with a redirect that clients of an API do not follow with their body.
-func plainPath(r *http.Request) bool {
+func PlainPath(r *http.Request) bool {
 	given := r.URL.Path
 	if r.Method == http.MethodConnect || !strings.HasPrefix(given, "/") {
 		return false

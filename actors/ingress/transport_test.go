@@ -18,46 +18,18 @@ import (
 
 	"plimsoll/actors/fault"
 	"plimsoll/actors/stream"
+	"plimsoll/testbench/pipes"
 )
-
-// pipes is a listener without a network: its time is that of a synctest bubble.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
-
-func (p *pipes) dial() net.Conn {
-	client, server := net.Pipe()
-	p.conns <- server
-	return client
-}
 
 // inBubble runs a test against a served edge under a virtual clock.
 func inBubble(t *testing.T, script func(*stream.Request, *stream.Response), test func(t *testing.T, e *edge, dial func() net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, testConfig(), newFront(script))
-		p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		p := pipes.New(0)
 		served := make(chan error, 1)
 		go func() { served <- e.Serve(p) }()
-		test(t, e, p.dial)
+		test(t, e, p.Dial)
 		require.NoError(t, e.Close())
 		require.NoError(t, <-served)
 	})
@@ -325,10 +297,10 @@ func TestPathsAreTakenAsTheyStand(t *testing.T) {
 // TestConnectionsAreLimited: the one too many waits until another closes.
 func TestConnectionsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &pipes{conns: make(chan net.Conn, 3), closed: make(chan struct{})}
+		p := pipes.New(3)
 		l := newLimitedListener(p, 1)
-		p.dial()
-		p.dial()
+		p.Dial()
+		p.Dial()
 		first, err := l.Accept()
 		require.NoError(t, err)
 		accepted := make(chan net.Conn, 1)
@@ -417,10 +389,10 @@ func TestShutdownWaitsForAnswers(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, testConfig(), newFront(script))
-		p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		p := pipes.New(0)
 		served := make(chan error, 1)
 		go func() { served <- e.Serve(p) }()
-		c := p.dial()
+		c := p.Dial()
 		post(t, c, withMember(pathChat, ""))
 		synctest.Wait()
 		short, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -5,7 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"time"
+
+	"plimsoll/actors/admin"
 )
 
 // adminPort is the operators' port. A nil one does nothing: there is none.
@@ -19,7 +20,7 @@ func listenAdmin(address string) (*adminPort, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &adminPort{listener: l, server: &http.Server{ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute}}, nil
+	return &adminPort{listener: l, server: admin.NewServer(http.NotFoundHandler())}, nil
 }
 
 // loopback says whether only this machine reaches the port.
