@@ -46,7 +46,23 @@ type fleet struct {
 	web   [servers]*httptest.Server
 }
 
+// patience is how long nothing may come before a server is left: a first token, another one, and anything that all of its
+// streams wait for.
+type patience struct{ firstToken, token, hang time.Duration }
+
+// short finds soon who says nothing more.
+func short() patience { return patience{2 * time.Second, time.Second, 250 * time.Millisecond} }
+
+// long takes nobody for silent who is slow because the machine is: on a busy one all servers would be left before an answer is
+// whole.
+func long() patience { return patience{10 * time.Minute, 10 * time.Minute, 10 * time.Minute} }
+
 func startFleet(t *testing.T, api vllm.API, adjust ...func(*fakeengine.Config, *router.Config)) *fleet {
+	t.Helper()
+	return startFleetOf(t, api, short(), adjust...)
+}
+
+func startFleetOf(t *testing.T, api vllm.API, waits patience, adjust ...func(*fakeengine.Config, *router.Config)) *fleet {
 	t.Helper()
 	model, err := tokenizer.Load(simmodel.FS(), "embedded", time.Now)
 	require.NoError(t, err)
@@ -79,15 +95,15 @@ func startFleet(t *testing.T, api vllm.API, adjust ...func(*fakeengine.Config, *
 		}
 		e, err := vllm.New(at, vllm.Deps{Dial: new(net.Dialer).DialContext, Log: slog.New(slog.DiscardHandler), Entropy: rand.Uint64})
 		require.NoError(t, err)
-		parts.Replicas = append(parts.Replicas, actors.Replica{
-			Config: replica.DefaultConfig(scoring.ReplicaID("vllm-"+strconv.Itoa(i)), simmodel.Name), Engine: e,
-		})
+		rc := replica.DefaultConfig(scoring.ReplicaID("vllm-"+strconv.Itoa(i)), simmodel.Name)
+		rc.HangLeast, rc.HangBlind = waits.hang, max(waits.hang, rc.HangBlind)
+		parts.Replicas = append(parts.Replicas, actors.Replica{Config: rc, Engine: e})
 	}
 	m, err := meter.New(meter.DefaultConfig())
 	require.NoError(t, err)
 	f.meter = m
 	cfg := actors.Config{Models: []actors.Model{parts}, Stream: stream.DefaultConfig(), Supervise: supervise.DefaultConfig(), TokenizeMax: 2}
-	cfg.Stream.FirstTokenTimeout, cfg.Stream.TokenTimeout = time.Second, 300*time.Millisecond
+	cfg.Stream.FirstTokenTimeout, cfg.Stream.TokenTimeout = waits.firstToken, waits.token
 	f.System, err = actors.Start(cfg, actors.Deps{Log: slog.New(slog.DiscardHandler), Meter: m, Seed: 1, Boot: 1})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Stop()) })
@@ -119,7 +135,7 @@ type answer struct {
 }
 
 func (f *fleet) ask(ctx context.Context, req *stream.Request) answer {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	one := *req
 	one.Arrival = time.Now()
@@ -166,27 +182,41 @@ func question(number int) *stream.Request {
 func TestHowAServerEndsAStream(t *testing.T) {
 	req := question(0)
 	for _, api := range []vllm.API{vllm.APICompletions, vllm.APIGenerate} {
-		t.Run(string(api), func(t *testing.T) {
-			f := startFleet(t, api)
+		begin := func(t *testing.T, waits patience) (*fleet, answer) {
+			t.Helper()
+			f := startFleetOf(t, api, waits)
 			want := f.ask(t.Context(), req)
 			require.NoError(t, want.err)
 			require.GreaterOrEqual(t, len(want.ids), 20)
 			require.Equal(t, len(want.ids), want.logprobs)
-			try := func(h harm, frames int) {
-				f.settled(t)
-				before := f.plan.count()
-				f.plan.set(h, frames)
-				got := f.ask(t.Context(), req)
-				require.Equal(t, before+1, f.plan.count(), "no harm was done")
-				require.Equal(t, want, got, fmt.Sprintf("%s after %d frames", h, frames))
-			}
+			return f, want
+		}
+		try := func(t *testing.T, f *fleet, want answer, h harm, frames int) {
+			t.Helper()
+			f.settled(t)
+			before := f.plan.count()
+			f.plan.set(h, frames)
+			got := f.ask(t.Context(), req)
+			require.Equal(t, before+1, f.plan.count(), "no harm was done")
+			require.Equal(t, want, got, fmt.Sprintf("%s after %d frames", h, frames))
+		}
+		t.Run(string(api), func(t *testing.T) {
+			f, want := begin(t, long())
 			for _, h := range inStream() {
 				for _, frames := range []int{0, 1, 2, 11, 19} {
-					try(h, frames)
+					if h != silence {
+						try(t, f, want, h, frames)
+					}
 				}
 			}
 			for _, h := range refusals() {
-				try(h, 0)
+				try(t, f, want, h, 0)
+			}
+		})
+		t.Run(string(api)+", silence", func(t *testing.T) { // which only the time shows
+			f, want := begin(t, short())
+			for _, frames := range []int{0, 1, 2, 11, 19} {
+				try(t, f, want, silence, frames)
 			}
 		})
 	}
