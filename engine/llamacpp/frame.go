@@ -17,11 +17,11 @@ type frame struct {
 	StopType        string          `json:"stop_type"`
 	TokensPredicted *int            `json:"tokens_predicted"`
 	Progress        *struct {
-		Cache *int `json:"cache"`
+		Cache wire.Aside[int] `json:"cache"`
 	} `json:"prompt_progress"`
-	Timings *struct {
-		CacheN *int `json:"cache_n"`
-	} `json:"timings"`
+	Timings wire.Aside[struct {
+		CacheN wire.Aside[int] `json:"cache_n"`
+	}] `json:"timings"`
 	Probabilities []probability `json:"completion_probabilities"`
 }
 
@@ -62,7 +62,7 @@ func (d *decoder) Frame(data []byte) (ev engine.Event, tell bool, err error) {
 	case f.Index != 0:
 		return engine.Event{}, false, wire.Broken("frame for prompt %d of a request with one", f.Index)
 	case f.Progress != nil:
-		d.cached = count(f.Progress.Cache) // its tokens are none
+		d.cached = count(f.Progress.Cache.Value) // its tokens are none
 		return engine.Event{}, false, nil
 	case f.Stop == nil:
 		return engine.Event{}, false, wire.Broken("frame without stop")
@@ -79,8 +79,8 @@ func (d *decoder) Frame(data []byte) (ev engine.Event, tell bool, err error) {
 		return engine.Event{}, false, nil
 	}
 	ev.CachedTokens, d.cached = d.cached, nil
-	if f.Timings != nil {
-		if cached := count(f.Timings.CacheN); cached != nil {
+	if f.Timings.Value != nil {
+		if cached := count(f.Timings.Value.CacheN.Value); cached != nil {
 			ev.CachedTokens = cached
 		}
 	}

@@ -88,6 +88,16 @@ func TestFrames(t *testing.T) {
 			[]engine.Token{{ID: 5}, {ID: 6}},
 			nil,
 		},
+		{
+			"figures of no use do not break an answer",
+			[]string{
+				`{"content":"","tokens":[0],"stop":false,"tokens_predicted":0,"prompt_progress":{"total":9,"cache":"3"}}`,
+				`{"content":"a","tokens":[5],"stop":true,"stop_type":"eos","tokens_predicted":1,"timings":{"cache_n":1.5}}`,
+			},
+			[]engine.Token{{ID: 5}},
+			nil,
+		},
+		{"nor do those of another shape", []string{`{"tokens":[],"stop":true,"stop_type":"eos","timings":"quick"}`}, nil, nil},
 		{"an error of null is none", []string{`{"error":null,"tokens":[],"stop":true,"stop_type":"eos"}`}, nil, nil},
 		{"text without a token", []string{`{"content":"a","tokens":[],"stop":false,"tokens_predicted":1}`, last}, nil, ptr(engine.Broken)},
 		{"a count that goes back", []string{`{"content":"a","tokens":[5],"stop":false,"tokens_predicted":3}`, `{"content":"a","tokens":[5],"stop":false,"tokens_predicted":2}`}, []engine.Token{{ID: 5, LostIDs: 2, Text: text("a")}}, ptr(engine.Broken)},

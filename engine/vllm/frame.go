@@ -12,12 +12,16 @@ type frame struct {
 	Object  string          `json:"object"`
 	Error   json.RawMessage `json:"error"`
 	Choices []choice        `json:"choices"`
-	Usage   *struct {
-		PromptTokens *int `json:"prompt_tokens"`
-		Details      *struct {
-			CachedTokens *int `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-	} `json:"usage"`
+
+	Usage wire.Aside[usage] `json:"usage"`
+}
+
+// usage audits an answer and is no part of it.
+type usage struct {
+	PromptTokens wire.Aside[int] `json:"prompt_tokens"`
+	Details      wire.Aside[struct {
+		CachedTokens wire.Aside[int] `json:"cached_tokens"`
+	}] `json:"prompt_tokens_details"`
 }
 
 type choice struct {
@@ -90,14 +94,15 @@ func (d *decoder) broken(format string, args ...any) (ev engine.Event, tell bool
 
 // usage takes a frame without choices, of which only the last one tells what was cached and how long the prompt was.
 func (d *decoder) usage(f *frame) (ev engine.Event, tell bool, err error) {
-	if d.held == nil || f.Usage == nil {
+	u := f.Usage.Value
+	if d.held == nil || u == nil {
 		return engine.Event{}, false, nil
 	}
-	if n := f.Usage.PromptTokens; d.chat && n != nil && *n >= 0 {
+	if n := u.PromptTokens.Value; d.chat && n != nil && *n >= 0 {
 		d.held.PromptTokens = n
 	}
-	if f.Usage.Details != nil {
-		if cached := f.Usage.Details.CachedTokens; cached != nil && *cached >= 0 {
+	if details := u.Details.Value; details != nil {
+		if cached := details.CachedTokens.Value; cached != nil && *cached >= 0 {
 			d.held.CachedTokens = cached
 		}
 	}
