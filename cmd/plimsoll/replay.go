@@ -33,7 +33,8 @@ func replayCommand(t terminal) *cli.Command {
 		Description: "Replays a trace on a simulated fleet in virtual time, once for each policy and seed, and prints a table. Routing, queue and\n" +
 			"admission are those of plimsoll serve. Equal seeds give equal results. Load 1 is what the fleet can do at most with this\n" +
 			"traffic, which is measured first. A request that is refused counts as infinite in every percentile. With --target a live\n" +
-			"server gets the traffic, at the trace's pace or --speed times it, and what its clients see is measured.",
+			"server gets the traffic, at the trace's pace or --speed times it, and what its clients see is measured; interrupted, it prints\n" +
+			"the figures of the requests that had ended, and writes no file.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "trace", Usage: "replay `FILE` (Mooncake, Azure's CSV, our JSON lines; .gz too), or generate " + strings.Join(trace.Generators(), ", "), Value: base.Traffic.Trace},
 			&cli.IntFlag{Name: "requests", Usage: "replay `N` requests of it", Value: base.Traffic.Requests},
@@ -69,19 +70,25 @@ func replayCommand(t terminal) *cli.Command {
 			&cli.StringFlag{Name: "html", Usage: "write a report with plots of the first seed to `FILE`, a page that needs nothing else"},
 		},
 		Action: func(c *cli.Context) error {
-			if err := checkOutputs(c.String, "json", "html", "samples"); err != nil {
+			if err := checkOutputs(c.String, replayOutputs()...); err != nil {
 				return usageError{err}
 			}
 			bar := trial.NewBar(t.err, isTerminal(t.err))
 			report, err := replay(c, bar.Show)
 			bar.End()
-			if err != nil {
+			switch {
+			case errors.As(err, new(*trial.InterruptedError)):
+				return errors.Join(err, printCut(t, report, c))
+			case err != nil:
 				return err
 			}
 			return writeReport(t, report, c)
 		},
 	}
 }
+
+// replayOutputs are the flags that name files.
+func replayOutputs() []string { return []string{"json", "html", "samples"} }
 
 // replay sends the traffic where the flags say.
 func replay(c *cli.Context, tell func(trial.Progress)) (*trial.Report, error) {
@@ -207,6 +214,22 @@ func saturationCache() trial.Cache {
 
 // keeps says whether single requests are asked for.
 func keeps(c *cli.Context) bool { return c.String("html") != "" || c.String("samples") != "" }
+
+// printCut prints what an interrupted replay has come to, if anything. Files are of whole ones alone: nobody who finds one later
+// is to take it for more than it is.
+func printCut(t terminal, r *trial.Report, c *cli.Context) error {
+	var errs []error
+	if r != nil {
+		_, err := fmt.Fprintf(t.out, "interrupted; of the requests that had ended by then:\n%s\n\n%s", r.Head(), r.Table())
+		errs = append(errs, err)
+	}
+	for _, flag := range replayOutputs() {
+		if name := c.String(flag); name != "" {
+			errs = append(errs, fmt.Errorf("--%s: %s is not written, because the replay did not come to its end", flag, name))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // writeReport prints the table, and writes what else is asked for.
 func writeReport(t terminal, r *trial.Report, c *cli.Context) error {

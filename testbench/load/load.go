@@ -45,6 +45,7 @@ type Sample struct {
 	CachedTokens     int // of the prompt, found in the engine's cache
 	CompletionTokens int
 	Err              error // why there is no whole answer
+	Cut              bool  // that is the end of the run's context, and nobody's fault
 
 	// Of an answer that is no success: its Retry-After, "" if there is none, and the first KiB of its body.
 	RetryAfter string
@@ -66,7 +67,7 @@ func (s *Sample) TPOT() (time.Duration, bool) {
 const ReplicaHeader = "X-Plimsoll-Replica"
 
 // Run sends all calls, which are in order of their times, and returns a sample for each when the last one has ended. If ctx
-// ends first, what has not been sent fails with its error.
+// ends first, what has not ended is cut.
 func Run(ctx context.Context, cfg Config, client *http.Client, calls []Call) ([]Sample, error) {
 	if cfg.InFlightMax < 1 || cfg.Timeout <= 0 {
 		return nil, fmt.Errorf("load: InFlightMax (%d) and Timeout (%s) must be above 0", cfg.InFlightMax, cfg.Timeout)
@@ -79,12 +80,14 @@ func Run(ctx context.Context, cfg Config, client *http.Client, calls []Call) ([]
 		s := &samples[i]
 		s.At = call.At
 		if s.Err = r.due(ctx, call.At, places); s.Err != nil {
+			s.Cut = true
 			r.ended(s)
 			continue
 		}
 		underWay.Go(func() {
 			defer func() { <-places }()
 			r.call(ctx, call, s)
+			s.Cut = s.Err != nil && ctx.Err() != nil
 			r.ended(s)
 		})
 	}

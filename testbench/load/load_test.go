@@ -145,6 +145,7 @@ func TestTheEndOfTheContextEndsTheRun(t *testing.T) {
 		s.writes.Wait()
 		for i := range samples {
 			require.Error(t, samples[i].Err)
+			require.True(t, samples[i].Cut)
 		}
 		require.Zero(t, samples[4].Sent)
 	})

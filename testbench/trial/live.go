@@ -56,7 +56,22 @@ func (t Target) Validate() error {
 // live is the name of the only run of a live endpoint: what it routes by is its own.
 const live = "live"
 
-// Live sends the traffic to an endpoint at its times by the wall clock. Every answer is as long as the recorded one.
+// InterruptedError is the error of a trial whose context ended before its requests did.
+type InterruptedError struct {
+	Ended, Requests int // of the trial
+	After           time.Duration
+	Err             error // the context's
+}
+
+func (i *InterruptedError) Error() string {
+	return fmt.Sprintf("interrupted after %s, when %d of %d requests had ended", i.After.Round(time.Second/10), i.Ended, i.Requests)
+}
+
+// Unwrap returns the context's error.
+func (i *InterruptedError) Unwrap() error { return i.Err }
+
+// Live sends the traffic to an endpoint at its times by the wall clock. Every answer is as long as the recorded one. If ctx ends
+// first, the error is an [*InterruptedError], and the report is of the requests that had ended; there is none if none had.
 func Live(ctx context.Context, t Target, client *http.Client, tell func(Progress)) (*Report, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
@@ -75,7 +90,10 @@ func Live(ctx context.Context, t Target, client *http.Client, tell func(Progress
 	}
 	var mu sync.Mutex
 	ended, began := 0, time.Now()
-	cfg.Ended = func(*load.Sample) {
+	cfg.Ended = func(s *load.Sample) {
+		if s.Cut {
+			return
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		ended++
@@ -85,13 +103,18 @@ func Live(ctx context.Context, t Target, client *http.Client, tell func(Progress
 	if err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	sent, requests = uncut(sent, requests)
+	var cut error
+	if len(sent) < len(calls) {
+		cut = &InterruptedError{Ended: len(sent), Requests: len(calls), After: time.Since(began), Err: ctx.Err()}
+	}
+	if cut != nil && len(sent) == 0 {
+		return nil, cut
 	}
 	samples, replicas, late := samplesOf(sent, requests)
 	if !slices.ContainsFunc(samples, func(x fleet.Sample) bool { return x.Outcome != fleet.Failed }) {
 		// A key or a model's name may be wrong, or nobody listen.
-		return nil, fmt.Errorf("%s failed all %d requests; the first: %w", t.URL, len(sent), sent[0].Err)
+		return nil, errors.Join(cut, fmt.Errorf("%s failed all %d requests; the first: %w", t.URL, len(sent), sent[0].Err))
 	}
 	run := Run{
 		Policy: live, Seed: t.Seed, Speed: t.Speed, PerSecond: m.rate() * t.Speed, Summary: Summarize(samples, t.SLO, max(1, len(replicas))), LateP99: &late,
@@ -99,7 +122,19 @@ func Live(ctx context.Context, t Target, client *http.Client, tell func(Progress
 	if t.Keep {
 		run.Result = &fleet.Result{Samples: samples}
 	}
-	return &Report{Traffic: t.Traffic, Target: t.URL, SLO: t.SLO, Policies: []string{live}, Seeds: []uint64{t.Seed}, Runs: []Run{run}}, nil
+	return &Report{Traffic: t.Traffic, Target: t.URL, SLO: t.SLO, Policies: []string{live}, Seeds: []uint64{t.Seed}, Runs: []Run{run}}, cut
+}
+
+// uncut are the requests that had their end, whatever it was.
+func uncut(sent []load.Sample, requests []trace.Request) ([]load.Sample, []trace.Request) {
+	var ended []load.Sample
+	var of []trace.Request
+	for i := range sent {
+		if !sent[i].Cut {
+			ended, of = append(ended, sent[i]), append(of, requests[i])
+		}
+	}
+	return ended, of
 }
 
 // calls are the requests as they are sent.

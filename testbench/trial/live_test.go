@@ -114,8 +114,50 @@ func TestLiveEndsWithItsContext(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer web.Close()
-	_, err := trial.Live(ctx, trial.DefaultTarget(web.URL, trace.HeavyMixName), web.Client(), func(trial.Progress) {})
+	r, err := trial.Live(ctx, trial.DefaultTarget(web.URL, trace.HeavyMixName), web.Client(), func(trial.Progress) {})
 	require.ErrorIs(t, err, context.Canceled)
+	require.Nil(t, r, "nothing had ended")
+	require.ErrorContains(t, err, "when 0 of ")
+}
+
+// TestLiveTellsWhatHadEnded before it was interrupted, and nothing of what was cut by that.
+func TestLiveTellsWhatHadEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &server{}
+	var mu sync.Mutex
+	ended := 0
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		hangs := ended >= 7
+		mu.Unlock()
+		if !hangs {
+			s.ServeHTTP(w, r)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		cancel()
+		<-r.Context().Done()
+	}))
+	defer web.Close()
+	target := trial.DefaultTarget(web.URL, trace.AgentsName)
+	target.Traffic.Requests, target.Traffic.Squeeze, target.Speed, target.InFlightMax, target.Keep = 40, 16, 50, 1, true
+	told := 0
+	r, err := trial.Live(ctx, target, web.Client(), func(p trial.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		ended, told = p.Arrived, told+1
+	})
+	var cut *trial.InterruptedError
+	require.ErrorAs(t, err, &cut)
+	require.Equal(t, 7, cut.Ended)
+	require.Equal(t, 40, cut.Requests)
+	require.ErrorContains(t, err, "when 7 of 40 requests had ended")
+	require.Equal(t, 7, told)
+	sum := r.Runs[0].Summary
+	require.Equal(t, 7, sum.Requests)
+	require.Equal(t, 1, sum.Refused)
+	require.Zero(t, sum.Failed)
+	require.Len(t, r.Runs[0].Result.Samples, 7)
 }
 
 // TestLiveSaysWhyNothingWasMeasured: where all failed there are no figures, but a mistake.
