@@ -255,6 +255,7 @@ func TestLostForGood(t *testing.T) {
 	w.store(10)
 	w.listen(t, w.endpoints(quick()))
 	w.settled(t, engine.KVLive)
+	w.heard(t)
 	w.store(10)
 	for h := uint64(1); h <= 13; h++ {
 		delete(w.truth, h) // forgotten, not gone
@@ -300,6 +301,7 @@ func TestRingTooShort(t *testing.T) {
 		delete(w.truth, h)
 	}
 	w.settled(t, engine.KVPartial)
+	w.heard(t)
 	w.store(3)
 	w.settled(t, engine.KVPartial)
 }
