@@ -21,6 +21,9 @@ func metricsOf(t *testing.T, m *meter.Meter) string {
 func TestErrorsAreMetered(t *testing.T) {
 	m, err := meter.New(meter.DefaultConfig())
 	require.NoError(t, err)
+	for _, name := range []string{"r1", "r2", "r3"} {
+		m.Register(name, "m")
+	}
 	s := newScene(t, DefaultConfig(), 3)
 	s.w.deps.Meter = m.Decisions("m")
 	s.life("x")
