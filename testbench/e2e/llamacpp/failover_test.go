@@ -223,7 +223,7 @@ func (f *launched) prove(t *testing.T, all []exchange, prompt []uint32, tokens i
 		if i+1 < len(attempts) {
 			next := tokens - attempts[i+1].NPredict
 			require.GreaterOrEqual(t, next, done)
-			require.NotEqual(t, e.Server, attempts[i+1].Server, "it goes on on another process")
+			require.NotEqual(t, e.Server, attempts[i+1].Server, "it goes on on another process: %s", told(attempts))
 			if frames = until(e.Frames, next-done); next == done {
 				frames = nil
 			} else {
@@ -231,9 +231,9 @@ func (f *launched) prove(t *testing.T, all []exchange, prompt []uint32, tokens i
 			}
 			proved.carried = next
 		} else {
-			told := slices.DeleteFunc(slices.Clone(frames), func(f frame) bool { return len(f.Tokens) == 0 })
-			require.NotEmpty(t, told)
-			require.Equal(t, done+last(told).Predicted, a.completed, "tokens that the client was counted")
+			named := slices.DeleteFunc(slices.Clone(frames), func(f frame) bool { return len(f.Tokens) == 0 })
+			require.NotEmpty(t, named)
+			require.Equal(t, done+last(named).Predicted, a.completed, "tokens that the client was counted")
 			// A character that the token limit cuts is lost in the server, with the tokens that began it.
 			require.LessOrEqual(t, a.completed, tokens)
 			require.Less(t, tokens-a.completed, utf8.UTFMax)
@@ -245,6 +245,18 @@ func (f *launched) prove(t *testing.T, all []exchange, prompt []uint32, tokens i
 	}
 	require.Equal(t, said, a.text)
 	return proved
+}
+
+// told says in short what attempts were sent and answered.
+func told(attempts []exchange) string {
+	var b strings.Builder
+	for i, e := range attempts {
+		fmt.Fprintf(&b, "\n%d. %s: %d prompt tokens, %d to go, %d frames", i+1, filepath.Base(e.Server), len(e.Prompt), e.NPredict, len(e.Frames))
+		if len(e.Frames) > 0 {
+			fmt.Fprintf(&b, ", the last %+v", last(e.Frames))
+		}
+	}
+	return b.String()
 }
 
 func (f *launched) detokenize(t *testing.T, tokens []uint32) string {
@@ -357,7 +369,7 @@ func TestFailoverOfMany(t *testing.T) {
 		for j := range prompts[i] {
 			prompts[i][j] = 300 + rng.Uint32N(3000) // of the vocabulary's words
 		}
-		tokens[i] = 80 + rng.IntN(80)
+		tokens[i] = 300 + rng.IntN(200)
 	}
 	answers, errs := make([]answer, streams), make([]error, streams)
 	began := make(chan string, streams)

@@ -110,7 +110,8 @@ func (r *recorder) proxy(behind string) http.Handler {
 		Rewrite:       func(p *httputil.ProxyRequest) { p.SetURL(target) },
 		FlushInterval: -1,
 		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }, // as a server that is not there
-		Transport:     &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+		// The server closes a connection that has been idle for 5 s, and a request that meets that would be broken, and sent again.
+		Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true},
 	}
 	pass.ModifyResponse = func(res *http.Response) error {
 		if kept, ok := res.Request.Context().Value(keptKey{}).(io.Writer); ok {
