@@ -259,3 +259,24 @@ func BenchmarkVoid(b *testing.B) {
 	b.ReportMetric(float64(void.Nanoseconds())/float64(n), "void-ns")
 	b.ReportMetric(float64(sweep.Microseconds())/float64(n), "sweep-us")
 }
+
+// BenchmarkOrphans stores blocks whose parent, the same for all, was never told of, where as many wait already as are kept.
+func BenchmarkOrphans(b *testing.B) {
+	ix := benchIndex(1)
+	parent := uint64(1)
+	e := storedBlocks(benchTokens(benchBlock), 0)
+	e.Parent = &parent
+	name := uint64(2)
+	store := func() {
+		e.Hashes[0] = name
+		name++
+		ix.Apply(0, []prefix.Event{e})
+	}
+	for range prefix.DefaultConfig().OrphansMax {
+		store()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		store()
+	}
+}

@@ -12,6 +12,7 @@ type orphan struct {
 	sum    uint64 // of the block's tokens alone
 	copies []planeCopies
 	age    uint64 // numbers them in the order in which they came
+	place  int    // among those that wait for the same parent
 }
 
 type planeCopies struct {
@@ -38,7 +39,7 @@ func (os *orphans) insert(o orphan) *orphan {
 	os.ages++
 	os.byName[o.name] = kept
 	if o.told {
-		os.byParent[o.parent] = append(os.byParent[o.parent], kept)
+		os.await(kept)
 	}
 	if len(os.order) > 2*len(os.byName)+16 {
 		os.order = slices.DeleteFunc(os.order, func(o *orphan) bool { return os.byName[o.name] != o })
@@ -47,17 +48,30 @@ func (os *orphans) insert(o orphan) *orphan {
 	return kept
 }
 
+// await has an orphan wait for its parent.
+func (os *orphans) await(o *orphan) {
+	siblings := os.byParent[o.parent]
+	o.place = len(siblings)
+	os.byParent[o.parent] = append(siblings, o)
+}
+
+// drop takes the same time however many wait for the same parent: where what all conversations begin with was stored before
+// anybody listened, all orphans do.
 func (os *orphans) drop(o *orphan) {
 	delete(os.byName, o.name)
 	if !o.told {
 		return
 	}
-	siblings := slices.DeleteFunc(os.byParent[o.parent], func(s *orphan) bool { return s == o })
-	if len(siblings) == 0 {
+	siblings := os.byParent[o.parent]
+	last := len(siblings) - 1
+	if last == 0 {
 		delete(os.byParent, o.parent)
-	} else {
-		os.byParent[o.parent] = siblings
+		return
 	}
+	siblings[o.place] = siblings[last]
+	siblings[o.place].place = o.place
+	siblings[last] = nil
+	os.byParent[o.parent] = siblings[:last]
 }
 
 // oldest returns the oldest one; there is one.
@@ -98,7 +112,7 @@ func (sl *slot) orphan(ix *Index, o orphan, p plane) bool {
 	case !o.told:
 	case !kept.told:
 		kept.told, kept.parent, kept.sum = true, o.parent, o.sum
-		os.byParent[o.parent] = append(os.byParent[o.parent], kept)
+		os.await(kept)
 	case kept.parent != o.parent || kept.sum != o.sum:
 		return false
 	}
