@@ -158,6 +158,12 @@ func (l *life) see(p Probed) {
 	l.seen, l.refused = p.Began, false
 }
 
+// figureMax is the most of anything that an engine is believed to have, tokens of KV included: a million times the largest.
+const figureMax = 1 << 40
+
+// said tells a figure that an engine can mean from none at all, and from one that is misread.
+func said(figure *int) bool { return figure != nil && *figure > 0 && *figure <= figureMax }
+
 // limitsOf fills the vector from what the engine tells, or told when it last did; the operator may lower it, and fills in
 // what it never told. What nobody says is taken for the least there can be.
 func (m *machine) limitsOf(s engine.Status) scoring.Limits {
@@ -165,18 +171,21 @@ func (m *machine) limitsOf(s engine.Status) scoring.Limits {
 	if m.told {
 		l = m.limits
 	}
-	if s.BlockTokens != nil && *s.BlockTokens > 0 {
+	if said(s.BlockTokens) {
 		l.BlockTokens = scoring.Tokens(*s.BlockTokens)
 	}
 	known := m.told || s.KVBlocks != nil
 	if s.KVBlocks != nil {
 		l.KVBlocks = scoring.Blocks(*s.KVBlocks)
 	}
+	if l.KVBlocks < 0 || l.KVBlocks > scoring.Blocks(figureMax/l.BlockTokens) {
+		l.KVBlocks = 0
+	}
 	if m.cfg.CapacityTokens != nil {
 		l.KVBlocks = lowered(l.KVBlocks, scoring.Blocks(*m.cfg.CapacityTokens/l.BlockTokens), known)
 	}
-	known = m.told || s.Seats != nil
-	if s.Seats != nil {
+	known = m.told || said(s.Seats)
+	if said(s.Seats) {
 		l.Seats = *s.Seats
 	}
 	if m.cfg.Seats != nil {
@@ -184,7 +193,7 @@ func (m *machine) limitsOf(s engine.Status) scoring.Limits {
 	}
 	all := scoring.Tokens(l.KVBlocks) * l.BlockTokens
 	switch {
-	case s.SequenceTokens != nil:
+	case said(s.SequenceTokens):
 		l.SequenceTokens = min(scoring.Tokens(*s.SequenceTokens), all)
 	case m.told:
 		l.SequenceTokens = min(l.SequenceTokens, all)
