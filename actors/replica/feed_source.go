@@ -30,6 +30,8 @@ type Subscription struct {
 	told      bool // the feed has heard of a batch
 	state     engine.KVState
 	confirmed bool // a block of place's size was stored
+	// strange is how much was stored in smaller blocks since the last one of place's size.
+	strange scoring.Tokens
 }
 
 // settle gives the subscription a slot in the index of a block size.
@@ -80,13 +82,15 @@ func (s *Subscription) End(err error) (news any) { return feedEnded{s.run, err} 
 
 // resize moves to the index of the block size that the events show, if it is another one than was told: the size is that of
 // full attention's blocks, and the largest one where partial blocks are reported too. What was stored before it was seen is
-// of another size, and no index holds it.
+// of another size, and no index holds it. Once as much as the whole cache holds was stored in smaller blocks alone, nothing
+// of the larger size is left, if it ever was one.
 func (s *Subscription) resize(events []prefix.Event) (moved bool) {
-	size := 0
+	size, stored := 0, 0
 	for i := range events {
 		e := &events[i]
 		if e.Kind == prefix.Stored && e.Tier == prefix.Device && e.Attention == prefix.FullAttention && len(e.Tokens) >= e.BlockTokens {
 			size = max(size, e.BlockTokens)
+			stored += len(e.Tokens)
 		}
 	}
 	if size == 0 {
@@ -96,11 +100,14 @@ func (s *Subscription) resize(events []prefix.Event) (moved bool) {
 	known := int(p.BlockTokens)
 	switch {
 	case size == known:
-		s.confirmed = true
-	case size > known, !s.confirmed:
-		s.confirmed = true
-		s.settle(scoring.Tokens(size))
-		return true
+		s.confirmed, s.strange = true, 0
+		return false
+	case size < known && s.confirmed:
+		if s.strange += scoring.Tokens(stored); s.strange < s.life.capacity {
+			return false
+		}
 	}
-	return false
+	s.confirmed, s.strange = true, 0
+	s.settle(scoring.Tokens(size))
+	return true
 }

@@ -300,6 +300,8 @@ func TestFeedOfOtherBlocks(t *testing.T) {
 		"larger":                     {[][]prefix.Event{stores(2, 32)}, 32, 2},
 		"parts first":                {[][]prefix.Event{stores(1, 8), stores(2, 32)}, 32, 2},
 		"parts later":                {[][]prefix.Event{stores(2, 32), stores(1, 8)}, 32, 2},
+		"parts again and again":      {[][]prefix.Event{stores(2, 32), stores(180, 8), stores(1, 32), stores(180, 8)}, 32, 2},
+		"another size for good":      {[][]prefix.Event{stores(1, 64), stores(60, 16), stores(50, 16)}, 16, 4},
 		"both at once":               {[][]prefix.Event{append(stores(1, 8), stores(2, 32)...)}, 32, 2},
 		"offloaded blocks tell none": {[][]prefix.Event{{{Kind: prefix.Stored, Tier: prefix.Host, Hashes: []uint64{1}, Tokens: tokensOf(64), BlockTokens: 64}}}, 16, 0},
 		"nor do sliding windows":     {[][]prefix.Event{{{Kind: prefix.Stored, Attention: prefix.SlidingWindow, Hashes: []uint64{1}, Tokens: tokensOf(64), BlockTokens: 64}}}, 16, 0},
