@@ -114,6 +114,7 @@ func TestReservationSizes(t *testing.T) {
 			require.Equal(t, c.wantMax, p.MaxTokens)
 			require.Equal(t, c.wantBlocks, r.site("a").ledger.Load().BookedBlocks)
 			require.EqualValues(t, c.prompt+c.wantMax, p.Claim.SequenceTokens)
+			require.EqualValues(t, 1000, p.LongestTokens, "the replica's, whatever is claimed")
 		})
 	}
 }

@@ -71,6 +71,7 @@ func TestMoreCachedThanAnEngineRendered(t *testing.T) {
 		known  bool
 	}{
 		"less": {of(31), 16, true}, "all": {of(31), 31, true}, "more": {of(31), 32, false}, "some of who knows how many": {nil, 16, false},
+		"some of more than it can hold": {of(1001), 16, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rawRig(t, &Request{})

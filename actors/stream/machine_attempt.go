@@ -57,9 +57,9 @@ func (m *machine) frame(f frame) {
 	if a == nil || a.aborted {
 		return
 	}
-	if f.event.PromptTokens != nil && m.raw(a.leg) {
-		told := *f.event.PromptTokens
-		a.told = &told
+	if told := f.event.PromptTokens; told != nil && m.raw(a.leg) && *told > 0 && scoring.Tokens(*told) <= a.place.LongestTokens {
+		length := *told // what cannot be is not said
+		a.told = &length
 	}
 	if cached := f.event.CachedTokens; cached != nil && *cached <= a.promptTokens() {
 		m.audit(a, *cached)

@@ -147,6 +147,7 @@ type Placement struct {
 	Epoch         uint64 // of the replica's actor that granted it
 	EngineModel   string // the engine's name of the model
 	BlockTokens   scoring.Tokens
+	LongestTokens scoring.Tokens // prompt and answer that the replica can hold at most
 	MaxTokens     int            // fitted to the replica's room
 	OverlapTokens scoring.Tokens // what the index says is cached there
 	// FirstToken is how long the first token is predicted to take, and Step the gap between two that 99 of 100 there do not

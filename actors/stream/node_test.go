@@ -199,7 +199,7 @@ func (f *fakeRouter) submit(c actor.Context, m *Submit) {
 		claim := plan.Claim(ref.Snapshot().Load.Limits)
 		claim.Ticket = scoring.Ticket{Boot: 1, Number: f.tickets}
 		p.open[claim.Ticket] = Placement{
-			Leg: a.Leg, Claim: claim, Ref: ref, Incarnation: ref.Snapshot().Incarnation, BlockTokens: 16, MaxTokens: 5000,
+			Leg: a.Leg, Claim: claim, Ref: ref, Incarnation: ref.Snapshot().Incarnation, BlockTokens: 16, LongestTokens: 10_000, MaxTokens: 5000,
 		}
 		ref.Tell(&replica.Reserve{Claim: claim, Incarnation: ref.Snapshot().Incarnation, From: c.Self()})
 	}

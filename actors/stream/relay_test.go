@@ -3,6 +3,7 @@ package stream
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"testing"
 
@@ -126,6 +127,17 @@ func TestTheFirstAnswerTellsOfThePrompt(t *testing.T) {
 	require.Equal(t, 40, r.m.usage().PromptTokens)
 	r.do(said(1, 1, "x").prompt(31).finish(engine.FinishLength))
 	require.Equal(t, 31, r.m.usage().PromptTokens)
+}
+
+// TestALengthThatCannotBeIsNotSaid: of a rendered prompt that is longer than what the replica can hold, or has no token, the
+// estimate stands.
+func TestALengthThatCannotBeIsNotSaid(t *testing.T) {
+	for length, want := range map[int]int{0: 40, 1: 1, 1000: 1000, 1001: 40, math.MaxInt: 40} {
+		r := rawRig(t, &Request{})
+		r.run(9, "a")
+		r.do(said(1, 1, "x").prompt(length))
+		require.Equal(t, want, r.m.usage().PromptTokens, length)
+	}
 }
 
 // TestRelayedAnswersAreWhole: however an engine cuts its answer into frames, the client gets every text and delta once and in

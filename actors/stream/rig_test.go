@@ -85,7 +85,7 @@ func (r *rig) later(d time.Duration) { r.now = r.now.Add(d) }
 func (r *rig) place(leg int, name string, maxTokens int) Placement {
 	r.n++
 	return Placement{
-		Leg: leg, Ref: r.ref(name), Incarnation: 1, Epoch: 9, BlockTokens: 16, MaxTokens: maxTokens,
+		Leg: leg, Ref: r.ref(name), Incarnation: 1, Epoch: 9, BlockTokens: 16, LongestTokens: 1000, MaxTokens: maxTokens,
 		Claim: ledger.Claim{Ticket: scoring.Ticket{Boot: 1, Number: r.n}, PromptTokens: 3, PrefillTokens: 2}, OverlapTokens: 1,
 	}
 }
