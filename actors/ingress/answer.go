@@ -62,8 +62,7 @@ func (s *Server) generate(x *exchange, q *query) {
 	if q.stream {
 		over = newStreaming(a).run()
 	} else {
-		a.whole()
-		over = true
+		over = a.whole()
 	}
 }
 
@@ -100,25 +99,26 @@ func isEnd(err error) bool {
 	return errors.Is(err, io.EOF) && !errors.As(err, &f)
 }
 
-// whole waits for the whole answer, or the client's leaving, and writes it.
-func (a *answering) whole() {
+// whole waits for the whole answer, or the client's leaving, and writes it. False: the answer is not over.
+func (a *answering) whole() bool {
 	for {
 		d, err := a.resp.Next(a.x.r.Context())
 		if isEnd(err) {
 			break
 		}
 		if err != nil {
+			var f *fault.Fault
+			told := errors.As(err, &f) // else it is the request's context that has ended
 			a.x.fail(faultOf(err))
-			return
+			return told
 		}
 		if d.Restarted {
 			a.legs[d.Leg] = leg{}
 		}
 		text, pieces, err := a.take(d)
 		if err != nil {
-			a.resp.Cancel()
 			a.x.fail(unreadable(err))
-			return
+			return false
 		}
 		l := &a.legs[d.Leg]
 		l.text.WriteString(text)
@@ -131,6 +131,7 @@ func (a *answering) whole() {
 	} else {
 		a.x.json(200, wholeCompletion(a))
 	}
+	return true
 }
 
 // unreadable is the fault of an engine whose answer says something beside text that is no JSON object.

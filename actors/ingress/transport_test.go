@@ -72,6 +72,41 @@ func TestClientThatLeavesCancelsAtOnce(t *testing.T) {
 	}
 }
 
+// leaves is the context of a client that leaves, of which whoever asked to be called then hears too late.
+type leaves struct {
+	context.Context //nolint:containedctx // it is one
+	done            chan struct{}
+}
+
+func (l leaves) Done() <-chan struct{}             { return l.done }
+func (leaves) AfterFunc(func()) (stop func() bool) { return func() bool { return true } }
+func (l leaves) Err() error {
+	select {
+	case <-l.done:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// TestWhoSeesTheClientLeaveCancels: the handler that ends because the client has left cancels the request by itself, whether or
+// not another goroutine was about to.
+func TestWhoSeesTheClientLeaveCancels(t *testing.T) {
+	for _, streams := range []bool{true, false} {
+		t.Run(fmt.Sprintf("stream=%v", streams), func(t *testing.T) {
+			front := newFront(func(*stream.Request, *stream.Response) {})
+			e := newEdge(t, testConfig(), front)
+			ctx := leaves{t.Context(), make(chan struct{})}
+			front.played = func(*stream.Request, *stream.Response) { close(ctx.done) }
+			body := strings.NewReader(withMember(pathChat, fmt.Sprintf(`"stream":%v`, streams)))
+			req := httptest.NewRequestWithContext(ctx, http.MethodPost, pathChat, body)
+			req.Header.Set("Content-Type", "application/json")
+			require.PanicsWithValue(t, http.ErrAbortHandler, func() { e.ServeHTTP(httptest.NewRecorder(), req) }, "nobody to answer")
+			require.Len(t, front.cancelled, 1)
+		})
+	}
+}
+
 // TestClientThatTakesNothingIsCutOff: a client that does not read is cancelled after ClientStall, while the engine's side
 // never waits for it.
 func TestClientThatTakesNothingIsCutOff(t *testing.T) {
