@@ -154,6 +154,16 @@ func (site Site) Serve(tb testing.TB) (url string) {
 	})
 }
 
+// UnreadableMetrics are scripts that answer with what cannot be read in place of the metrics that a server tells.
+func UnreadableMetrics(told string) map[string]func(*Session) {
+	return map[string]func(*Session){
+		"a page in their place":   Saying(http.StatusOK, "<html>"),
+		"told twice, as one text": Saying(http.StatusOK, told+told),
+		"an error":                Saying(http.StatusInternalServerError, "Internal Server Error"),
+		"without an end":          Saying(http.StatusOK, told+strings.Repeat("x 1\n", 2<<20)),
+	}
+}
+
 // Saying is a script that answers with a status and a body.
 func Saying(status int, body string) func(*Session) {
 	return func(s *Session) { s.Answer(Answer{Status: status, Body: body}) }

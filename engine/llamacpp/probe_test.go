@@ -168,13 +168,7 @@ func TestProbeOfAServerThatCannotServe(t *testing.T) {
 
 // Metrics are for watching: what a server can hold stands in its properties, and one that serves is not given up for them.
 func TestAServerIsNotGivenUpForMetricsThatCannotBeRead(t *testing.T) {
-	full := string(named(t, "info/metrics-busy").Body)
-	for name, broken := range map[string]func(*enginetest.Session){
-		"a page in their place":   enginetest.Saying(200, "<html>"),
-		"told twice, as one text": enginetest.Saying(200, full+full),
-		"an error":                enginetest.Saying(500, "Internal Server Error"),
-		"without an end":          enginetest.Saying(200, full+strings.Repeat("x 1\n", 2<<20)),
-	} {
+	for name, broken := range enginetest.UnreadableMetrics(string(named(t, "info/metrics-busy").Body)) {
 		t.Run(name, func(t *testing.T) {
 			var metrics atomic.Pointer[func(*enginetest.Session)]
 			metrics.Store(&broken)

@@ -187,13 +187,7 @@ func TestProbeOfAServerThatCannotServe(t *testing.T) {
 // Metrics are for watching: a server that has been seen serves on without them, as the one it was, and is trusted with no
 // more than before. After it may have ended it is to be seen anew.
 func TestAServerIsNotGivenUpForMetricsThatCannotBeRead(t *testing.T) {
-	full := metricsText(t, "metrics-loaded")
-	for name, broken := range map[string]func(*enginetest.Session){
-		"a page in their place":   enginetest.Saying(200, "<html>"),
-		"told twice, as one text": enginetest.Saying(200, full+full),
-		"an error":                enginetest.Saying(500, "Internal Server Error"),
-		"without an end":          enginetest.Saying(200, full+strings.Repeat("x 1\n", 2<<20)),
-	} {
+	for name, broken := range enginetest.UnreadableMetrics(metricsText(t, "metrics-loaded")) {
 		t.Run(name, func(t *testing.T) {
 			says := "up"
 			var now atomic.Pointer[string]
