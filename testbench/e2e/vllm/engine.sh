@@ -62,11 +62,16 @@ install_models() {
 	[ -d "$models" ] || fail "$models cannot be made"
 }
 
+# Whoever holds the lock installs, and a second one waits; it goes with this process, and no server inherits it.
 install() {
 	command -v python3 >/dev/null || fail "python3 is missing"
+	command -v flock >/dev/null || fail "flock is missing (Debian: 'apt-get install util-linux')"
 	mkdir -p "$cache"
+	exec 9>"$cache/lock"
+	flock 9
 	install_server
 	install_models
+	exec 9>&-
 }
 
 # No worker process beside the engine core: a gigabyte and a third of the start less. HOST_IP keeps everything on loopback.
