@@ -3,6 +3,7 @@ package detok_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -110,6 +111,60 @@ func TestTextThatTheDecoderTakesBackStays(t *testing.T) {
 			require.Equal(t, test.want, all(t, detok.New(fallback{}, detok.Config{}), test.ids))
 		})
 	}
+}
+
+// spelled decodes whole lists of ids as it is told to.
+type spelled map[string]string
+
+func (s spelled) Decode(ids []uint32, _ bool) (string, error) {
+	text, ok := s[fmt.Sprint(ids)]
+	if !ok {
+		return "", fmt.Errorf("%v is not spelled", ids)
+	}
+	return text, nil
+}
+
+// A decoder takes back text of the context and of the ids after it: what was given out of these does not come twice.
+func TestWhatWasGivenOutOfPendingIDsIsNotGivenAgain(t *testing.T) {
+	s := detok.New(spelled{
+		"[]": "", "[1]": "A", "[1 2]": "A b\uFFFD",
+		"[1 2 3]": "A-bcd", "[2 3]": " bcd", // the pending ones as a text of their own
+		"[2 3 4]": " bcd!", "[4]": "!",
+	}, detok.Config{})
+	var pieces []string
+	for id := range uint32(4) {
+		piece, err := s.Push(id + 1)
+		require.NoError(t, err)
+		pieces = append(pieces, piece)
+	}
+	require.Equal(t, []string{"A", " b", "cd", "!"}, pieces)
+}
+
+// opening decodes each id as a letter and the beginning of a character, which the next letter breaks.
+type opening struct{}
+
+func (opening) Decode(ids []uint32, _ bool) (string, error) {
+	var out strings.Builder
+	for _, id := range ids {
+		out.WriteByte(byte('a' + id))
+		out.WriteRune(utf8.RuneError)
+	}
+	return out.String(), nil
+}
+
+// Every id gives text and every text ends inside a character, so that only force shortens the window: at each cut, what the last id has
+// completed comes, too.
+func TestACutByForceLosesNoText(t *testing.T) {
+	ids := make([]uint32, 300)
+	for i := range ids {
+		ids[i] = uint32(i % 26)
+	}
+	decoder := &widest{Decoder: opening{}}
+	want, err := decoder.Decode(ids, true)
+	require.NoError(t, err)
+	decoder.ids = 0
+	require.Equal(t, want, all(t, detok.New(decoder, detok.Config{}), ids))
+	require.Less(t, decoder.ids, 80)
 }
 
 func TestAnUnknownIDLeavesTheStreamAsItWas(t *testing.T) {
