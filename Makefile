@@ -43,6 +43,7 @@ demo: build ## two real llama.cpp servers with a small real model behind plimsol
 ##@ Check
 .PHONY: test
 test: tokenizers-lib ## run every Go test with the race detector (under 10 minutes on 2 cores)
+	@[ -n "$${PLIMSOLL_SHARED:-}" ] || [ -d ../shared ] || echo "no shared data at ../shared: the tests that need it are skipped (PLIMSOLL_SHARED says where it is)" >&2
 	go test -race -timeout 20m ./...
 
 .PHONY: test-clients
@@ -128,7 +129,7 @@ dst-plants: build ## plant each known kind of bug in the simulated code, and see
 .PHONY: bench
 bench: tokenizers-lib ## run the benchmarks COUNT (10) times into .tmp/bench/REV.txt (PKG=./scoring/...: only those)
 	@mkdir -p .tmp/bench
-	@$(BENCH) | tee ".tmp/bench/$(REV).txt"
+	@{ echo "build: $(REV)"; $(BENCH); } | tee ".tmp/bench/$(REV).txt"
 	@echo "written to .tmp/bench/$(REV).txt"
 
 .PHONY: benchcmp
@@ -145,6 +146,7 @@ benchcmp: tokenizers-lib $(BENCHSTAT) ## compare the benchmarks of BASE=REV with
 .PHONY: bench-index
 bench-index: ## print the prefix index in figures, as a Markdown table (some 5 minutes; see scoring/prefix/RESULTS.md)
 	@mkdir -p .tmp/bench
+	@echo "Of build $(REV)"
 	@go test -run '^$$' -bench 'Trace|Fresh' -benchtime 1x -benchmem ./scoring/prefix >.tmp/bench/index.txt || { cat .tmp/bench/index.txt; exit 1; }
 	@go test -run '^$$' -bench 'AppendKeys|Match|Visible|Apply|Speculate|Void' -benchmem ./scoring/prefix >>.tmp/bench/index.txt || { cat .tmp/bench/index.txt; exit 1; }
 	@awk '/^cpu:/ && !head {head = 1; print; print ""; print "| benchmark | ns/op | B/op | allocs/op | more |"; print "|---|---:|---:|---:|---|"} \

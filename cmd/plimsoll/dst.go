@@ -103,6 +103,7 @@ func replaySeed(t terminal, config dst.Config, quiet bool) error {
 
 // findPlants searches for every planted bug and fails if one is not found by the checker that is meant for it.
 func findPlants(t terminal, first, seeds uint64, workers int) error {
+	_, _ = fmt.Fprintf(t.out, "of build %s\n", ownVersion())
 	var missed []string
 	for _, f := range dst.Hunt(first, seeds, workers) {
 		p := f.Plant
@@ -124,6 +125,7 @@ func sweepSeeds(t terminal, sweep dst.Sweep) error {
 	sweep.ProgressEvery = dstEvery
 	sweep.Progress = func(done uint64) { _, _ = fmt.Fprintf(t.err, "%d of %d seeds\n", done, sweep.Seeds) }
 	total := sweep.Run()
+	_, _ = fmt.Fprintf(t.out, "of build %s: ", ownVersion())
 	total.Print(t.out)
 	thin := total.Coverage.Thin(dstFloor)
 	switch {

@@ -13,6 +13,7 @@ import (
 	"plimsoll/engine"
 	"plimsoll/engine/sim"
 	"plimsoll/scoring/prefix"
+	"plimsoll/testbench/recordings"
 	"plimsoll/testbench/shared"
 )
 
@@ -307,23 +308,27 @@ func (p *replay) compare(t *testing.T, group []recorded, want counts) {
 }
 
 // A real vLLM was asked the same requests: the model reports the same cached tokens and the same blocks stored and
-// removed. Of our own recordings everything is compared, of others what was sent alone.
+// removed. Of the repository's recordings everything is compared, and it is known how much that is; of others what was sent alone.
 func TestConformsToRecordedVLLM(t *testing.T) {
 	floors := map[string]int{"blocks64": 50, "churn": 130}
-	own := filepath.Join("testdata", "kv-events")
-	check := func(t *testing.T, s session) {
+	own := recordings.Own(t)
+	check := func(t *testing.T, s session) int {
 		t.Helper()
 		plain := s.run(t)
 		t.Logf("%d requests sent alone are equal", plain)
-		require.GreaterOrEqual(t, plain, max(1, floors[s.name]))
+		return plain
 	}
-	for _, name := range sessionsOf(t, own) {
-		t.Run("own/"+name, func(t *testing.T) { check(t, session{dir: own, name: name}) })
+	for name, floor := range floors {
+		t.Run("own/"+name, func(t *testing.T) {
+			require.GreaterOrEqual(t, check(t, session{dir: own, name: name}), floor)
+		})
 	}
 	t.Run("shared", func(t *testing.T) {
 		dir := shared.Path(t, "testdata", "kv-events")
+		compared := 0
 		for _, name := range sessionsOf(t, dir) {
-			t.Run(name, func(t *testing.T) { check(t, session{dir: dir, name: name, alone: true}) })
+			t.Run(name, func(t *testing.T) { compared += check(t, session{dir: dir, name: name, alone: true}) })
 		}
+		require.Positive(t, compared)
 	})
 }

@@ -104,17 +104,22 @@ func TestReaderFollowsTheStandard(t *testing.T) {
 	}
 }
 
-// recorded returns the streams recorded from real servers.
+// recorded returns the streams recorded from real servers: those that the adapters' tests hold, and of routes that no adapter asks.
 func recorded(tb testing.TB) map[string][]byte {
 	tb.Helper()
-	names, err := filepath.Glob(filepath.Join("testdata", "recorded", "*.sse"))
-	require.NoError(tb, err)
-	require.NotEmpty(tb, names)
 	out := map[string][]byte{}
-	for _, name := range names {
-		body, err := os.ReadFile(name)
+	for _, pattern := range []string{
+		filepath.Join("testdata", "recorded", "*.sse"),
+		filepath.Join("..", "llamacpp", "testdata", "recorded", "*", "*.sse"),
+	} {
+		names, err := filepath.Glob(pattern)
 		require.NoError(tb, err)
-		out[filepath.Base(name)] = body
+		require.NotEmpty(tb, names, "%s", pattern)
+		for _, name := range names {
+			body, err := os.ReadFile(name)
+			require.NoError(tb, err)
+			out[name] = body
+		}
 	}
 	return out
 }

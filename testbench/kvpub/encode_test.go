@@ -13,6 +13,7 @@ import (
 
 	"plimsoll/scoring/prefix"
 	"plimsoll/testbench/kvpub"
+	"plimsoll/testbench/recordings"
 	"plimsoll/testbench/shared"
 )
 
@@ -134,10 +135,11 @@ func (r recordedEvent) event(t *testing.T, digests map[uint64][]byte) kvpub.Even
 
 // What a real vLLM sent is written again byte for byte: all frames of every recorded session.
 func TestRecordedFrames(t *testing.T) {
-	frames, events := 0, 0
-	for _, name := range shared.Glob(t, "testdata", "kv-events", "*.events.jsonl*") {
+	frames, events := map[string]int{}, map[string]int{}
+	for _, name := range recordings.Glob(t, "*.events.jsonl*") {
+		dir := filepath.Dir(name)
 		session, _, _ := strings.Cut(filepath.Base(name), ".events.jsonl")
-		t.Run(session, func(t *testing.T) {
+		t.Run(filepath.Base(dir)+"/"+session, func(t *testing.T) {
 			want := shared.Lines[recordedFrame](t, strings.Replace(name, ".events.jsonl", ".frames.jsonl", 1))
 			batches := shared.Lines[recordedBatch](t, name)
 			require.Len(t, batches, len(want))
@@ -155,13 +157,16 @@ func TestRecordedFrames(t *testing.T) {
 				seconds, part := math.Modf(b.Batch.At)
 				got := encoder.ForRank(b.Batch.Rank, digests).AppendBatch(nil, time.Unix(int64(seconds), int64(math.Round(part*1e9))), list)
 				require.Equal(t, want[i].Frames[2], hex.EncodeToString(got), "batch %d", i)
-				frames, events = frames+1, events+len(list)
+				frames[dir], events[dir] = frames[dir]+1, events[dir]+len(list)
 			}
 		})
 	}
-	t.Logf("%d frames with %d events", frames, events)
-	require.Greater(t, frames, 500)
-	require.Greater(t, events, 900)
+	t.Logf("frames %v with events %v", frames, events)
+	for _, dir := range recordings.Folders(t) {
+		require.Positive(t, events[dir], "%s", dir)
+	}
+	require.Greater(t, frames[recordings.Own(t)], 500)
+	require.Greater(t, events[recordings.Own(t)], 900)
 }
 
 // What no recording shows, as the wire contract has it. The bytes are Python literals of the payload's events, written by hand.

@@ -15,6 +15,7 @@ import (
 
 	"plimsoll/scoring/prefix"
 	"plimsoll/testbench/kvpub"
+	"plimsoll/testbench/recordings"
 	"plimsoll/testbench/shared"
 )
 
@@ -183,9 +184,9 @@ func TestSlowSubscriberLosesBatches(t *testing.T) {
 
 // What goes over the wire is, byte for byte, what was recorded from a real engine that sent the same payloads.
 func TestBytesOnTheWire(t *testing.T) {
-	for _, name := range shared.Glob(t, "testdata", "kv-events", "*.events.jsonl*") {
+	for _, name := range recordings.Glob(t, "*.events.jsonl*") {
 		session, _, _ := strings.Cut(filepath.Base(name), ".events.jsonl")
-		t.Run(session, func(t *testing.T) {
+		t.Run(filepath.Base(filepath.Dir(name))+"/"+session, func(t *testing.T) {
 			p := open(t, kvpub.DefaultConfig(), kvpub.Calm{})
 			c := kvpub.DialRaw(t, p.Endpoint(), "SUB")
 			_, err := c.Conn.Write([]byte{0, 1, 1})
@@ -235,14 +236,14 @@ func frame(b, body []byte, more bool) []byte {
 // A replay of a recorded session has the frames that were recorded of one.
 func TestRecordedReplay(t *testing.T) {
 	p := open(t, kvpub.DefaultConfig(), kvpub.Calm{})
-	for _, f := range shared.Lines[recordedFrame](t, shared.Path(t, "testdata", "kv-events", "blocks64.frames.jsonl.gz")) {
+	for _, f := range shared.Lines[recordedFrame](t, filepath.Join(recordings.Own(t), "blocks64.frames.jsonl.gz")) {
 		payload, err := hex.DecodeString(f.Frames[2])
 		require.NoError(t, err)
 		p.PublishPayload(payload)
 	}
 	d := dealer(t, p)
 	d.ask(t, p.NextSeq()-1)
-	want := shared.Lines[recordedFrame](t, shared.Path(t, "testdata", "kv-events", "blocks64.replay-from-last-1.frames.jsonl"))
+	want := shared.Lines[recordedFrame](t, filepath.Join(recordings.Own(t), "blocks64.replay-from-last-1.frames.jsonl"))
 	var got []recordedFrame
 	for range 2 {
 		var f recordedFrame

@@ -4,10 +4,11 @@ import (
 	"bufio"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sort"
 	"strings"
 	"testing"
@@ -16,30 +17,71 @@ import (
 // EnvRoot names the environment variable that says where the shared data lies.
 const EnvRoot = "PLIMSOLL_SHARED"
 
-// Dir returns the folder of the shared data: the environment's PLIMSOLL_SHARED, else ../shared beside the repository.
-// Where the folder is absent the test is skipped with a message that says how to run it.
+// Dir returns the folder of the shared data: the environment's PLIMSOLL_SHARED, else ../shared beside the repository. Where
+// nothing says where it lies and it is not there either, the test is skipped with a message that says how to run it. Where
+// PLIMSOLL_SHARED names a folder that is not there, the test fails: a mistyped path must not pass for a proof.
 func Dir(tb testing.TB) string {
 	tb.Helper()
-	dir := os.Getenv(EnvRoot)
-	if dir == "" {
-		_, file, _, ok := runtime.Caller(0)
-		if !ok {
-			tb.Fatal("the place of the source is unknown; set " + EnvRoot)
-		}
-		dir = filepath.Join(filepath.Dir(file), "..", "..", "..", "shared")
-	}
-	if _, err := os.Stat(dir); err != nil {
+	dir, ok := Find(tb)
+	if !ok {
 		tb.Skipf("the shared data is not at %s: set %s to its folder to run this test", dir, EnvRoot)
 	}
 	return dir
 }
 
-// Path returns a path below the shared folder; the test is skipped where it is absent.
+// Find is Dir for tests that have data of their own beside it: ok is false where Dir would skip.
+func Find(tb testing.TB) (dir string, ok bool) {
+	tb.Helper()
+	dir, ok, err := locate(os.Getenv(EnvRoot), func() string { return filepath.Join(Repository(tb), "..", "shared") })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return dir, ok
+}
+
+// locate chooses the folder. That it is absent is an error where it was named.
+func locate(named string, beside func() string) (dir string, ok bool, err error) {
+	dir = named
+	if dir == "" {
+		dir = beside()
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case err == nil && info.IsDir():
+		return dir, true, nil
+	case named == "":
+		return dir, false, nil
+	case err == nil:
+		err = errors.New("it is no folder")
+	}
+	return dir, false, fmt.Errorf("%s is %s, where no shared data is: name its folder, or unset it: %w", EnvRoot, dir, err)
+}
+
+// Repository returns the repository's folder, from any package's test.
+func Repository(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			tb.Fatal("the test runs outside the repository")
+		}
+		dir = above
+	}
+}
+
+// Path returns a path below the shared folder. As with Glob, a folder that lacks it is a failure.
 func Path(tb testing.TB, elem ...string) string {
 	tb.Helper()
 	path := filepath.Join(append([]string{Dir(tb)}, elem...)...)
 	if _, err := os.Stat(path); err != nil {
-		tb.Skipf("the shared data has no %s", filepath.Join(elem...))
+		tb.Fatalf("the shared data has no %s: %v", filepath.Join(elem...), err)
 	}
 	return path
 }
