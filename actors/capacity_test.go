@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
@@ -141,7 +142,7 @@ func TestReplicasDeadAtStart(t *testing.T) {
 	require.NoError(t, readAll(t.Context(), f.Submit(chatRequest("hello", 8)), 1).err)
 	for _, s := range f.Snapshots() {
 		require.Eventually(t, func() bool { // each is a new life
-			i := slices.IndexFunc(f.Snapshots(), func(o *replica.Snapshot) bool { return o.ID == s.ID })
+			i := slices.IndexFunc(f.Snapshots(), func(o *fleet.Snapshot) bool { return o.ID == s.ID })
 			return f.Snapshots()[i].Incarnation >= 2
 		}, time.Minute, time.Millisecond)
 	}
@@ -182,7 +183,7 @@ func TestCoverUnderOverload(t *testing.T) {
 
 // overload sends far more than fits, every seventh client leaving early, and returns when all has ended. unexpected counts
 // failures of the others.
-func (f *fleet) overload(ctx context.Context, unexpected *atomic.Int32) {
+func (f *rig) overload(ctx context.Context, unexpected *atomic.Int32) {
 	var all sync.WaitGroup
 	rng := newRand(7)
 	shared := randomPrompt(rng, 400)
@@ -210,7 +211,7 @@ func (f *fleet) overload(ctx context.Context, unexpected *atomic.Int32) {
 }
 
 // watchCover compares what engines hold with what is booked, until all has ended.
-func (f *fleet) watchCover(t *testing.T, ended <-chan struct{}) (samples, busy int) {
+func (f *rig) watchCover(t *testing.T, ended <-chan struct{}) (samples, busy int) {
 	t.Helper()
 	for {
 		select {

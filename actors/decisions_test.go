@@ -22,7 +22,7 @@ import (
 )
 
 // remembering is a fleet whose decisions are remembered, with shadows.
-func remembering(t *testing.T, replicas int, shadows ...string) *fleet {
+func remembering(t *testing.T, replicas int, shadows ...string) *rig {
 	t.Helper()
 	return startFleet(t, fleetConfig{replicas: replicas, profile: sim.DefaultConfig(), speed: 1, adjust: func(c *Config) {
 		decisions := explain.DefaultConfig()

@@ -25,7 +25,7 @@ import (
 )
 
 // edge serves a fleet's API without a network.
-func (f *fleet) edge(t *testing.T) http.Handler {
+func (f *rig) edge(t *testing.T) http.Handler {
 	t.Helper()
 	var ids int
 	var mu sync.Mutex
@@ -241,7 +241,7 @@ func TestFailuresGoUnnoticed(t *testing.T) {
 	}
 }
 
-func (f *fleet) metrics(t *testing.T) string {
+func (f *rig) metrics(t *testing.T) string {
 	t.Helper()
 	rec := httptest.NewRecorder()
 	f.meter.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
@@ -249,7 +249,7 @@ func (f *fleet) metrics(t *testing.T) string {
 }
 
 // metric sums up the series of a counter whose labels contain a text.
-func (f *fleet) metric(t *testing.T, name, label string) int {
+func (f *rig) metric(t *testing.T, name, label string) int {
 	t.Helper()
 	sum := 0
 	for line := range strings.Lines(f.metrics(t)) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/engine/sim"
 	"plimsoll/engine/sim/live"
@@ -17,11 +17,11 @@ import (
 )
 
 // state is a replica's.
-func (f *fleet) state(n int) replica.State { return f.Snapshots()[n].State }
+func (f *rig) state(n int) fleet.State { return f.Snapshots()[n].State }
 
 // taught has every replica show its pace: what is not known of one is not held against it for ten seconds.
 // Their answers are as long as any that follow, so that nobody is overdrawn and resumed ones find room.
-func (f *fleet) taught(t *testing.T) {
+func (f *rig) taught(t *testing.T) {
 	t.Helper()
 	rng := newRand(99)
 	for known := false; !known; {
@@ -74,16 +74,16 @@ func TestAHungEngineIsLeft(t *testing.T) {
 			}
 		}
 		t.Logf("%d moved, slowest first token %s", moved, slowest)
-		require.Equal(t, replica.Down, f.state(1))
+		require.Equal(t, fleet.Down, f.state(1))
 		require.Positive(t, moved)
 		require.Less(t, moved, 30, "what comes within the bound")
 		require.Less(t, slowest, 1500*time.Millisecond)
 
 		time.Sleep(time.Minute - time.Since(paused)) // virtual
-		require.Equal(t, replica.Down, f.state(1), "its probes are answered all the while")
+		require.Equal(t, fleet.Down, f.state(1), "its probes are answered all the while")
 		f.engines[1].Resume()
 		time.Sleep(5 * time.Second)
-		require.Equal(t, replica.Ready, f.state(1))
+		require.Equal(t, fleet.Ready, f.state(1))
 		f.quiet(t)
 	})
 }
@@ -161,7 +161,7 @@ func TestAPauseIsNoHang(t *testing.T) {
 		for _, r := range all {
 			require.NoError(t, readAll(t.Context(), r, 1).err)
 		}
-		require.Equal(t, replica.Ready, f.state(1))
+		require.Equal(t, fleet.Ready, f.state(1))
 		require.Zero(t, f.Snapshots()[1].Strikes)
 		f.quiet(t)
 	})
@@ -216,10 +216,10 @@ func TestADrainedReplicaStaysUntilItIsAskedBack(t *testing.T) {
 		}
 		require.Positive(t, there)
 		time.Sleep(time.Hour)
-		require.Equal(t, replica.Draining, f.state(0))
+		require.Equal(t, fleet.Draining, f.state(0))
 		require.NoError(t, f.UndrainReplica("sim-0"))
 		time.Sleep(time.Second)
-		require.Equal(t, replica.Ready, f.state(0))
+		require.Equal(t, fleet.Ready, f.state(0))
 		f.quiet(t)
 	})
 }
@@ -248,7 +248,7 @@ func TestADrainMovesWhatRunsAtItsDeadline(t *testing.T) {
 			require.Equal(t, "sim-1", r.Replicas()[len(r.Replicas())-1])
 		}
 		require.Zero(t, f.Snapshots()[0].Strikes)
-		require.Equal(t, replica.Draining, f.state(0))
+		require.Equal(t, fleet.Draining, f.state(0))
 		f.quiet(t)
 	})
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine/sim"
 	"plimsoll/scoring"
 )
@@ -30,7 +30,7 @@ func TestPredictionsAreExact(t *testing.T) {
 				sums := func() (predicted, reported scoring.Tokens) {
 					for _, ref := range f.Replicas() {
 						feed := ref.Feed()
-						require.Equal(t, replica.IndexLive, feed.State, feed.Why)
+						require.Equal(t, fleet.IndexLive, feed.State, feed.Why)
 						predicted, reported = predicted+feed.PredictedTokens, reported+feed.ReportedTokens
 					}
 					return predicted, reported

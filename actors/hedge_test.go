@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/engine/sim"
@@ -39,7 +40,7 @@ func TestAStuckPrefillIsHedged(t *testing.T) {
 				require.NoError(t, readAll(t.Context(), r, 1).err)
 				require.Equal(t, []string{"sim-0"}, r.Replicas(), "the one that answered")
 			}
-			require.Equal(t, replica.Ready, f.state(1))
+			require.Equal(t, fleet.Ready, f.state(1))
 			f.engines[1].Resume()
 			f.quiet(t)
 		}
@@ -60,7 +61,7 @@ func TestHedgesDoNotHideAHang(t *testing.T) {
 		rng := newRand(7)
 		f.engines[1].Pause()
 		paused := time.Now()
-		for f.state(1) != replica.Down && time.Since(paused) < 20*time.Second {
+		for f.state(1) != fleet.Down && time.Since(paused) < 20*time.Second {
 			one, other := f.Submit(tokensRequest(randomPrompt(rng, 200), 4)), f.Submit(tokensRequest(randomPrompt(rng, 200), 4))
 			require.NoError(t, readAll(t.Context(), one, 1).err)
 			require.NoError(t, readAll(t.Context(), other, 1).err)
@@ -69,7 +70,7 @@ func TestHedgesDoNotHideAHang(t *testing.T) {
 		won := f.metric(t, "plimsoll_stream_hedges_total{", `event="won"`)
 		t.Logf("%d hedges won; found after %s", won, time.Since(paused))
 		require.GreaterOrEqual(t, won, 3, "no request stays there as long as a hang takes to show")
-		require.Equal(t, replica.Down, f.state(1))
+		require.Equal(t, fleet.Down, f.state(1))
 		f.engines[1].Resume()
 		f.quiet(t)
 	})

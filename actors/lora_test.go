@@ -67,7 +67,7 @@ func TestAdaptersCostARequestNothing(t *testing.T) {
 		few, many := adaptersFleet(t, 10), adaptersFleet(t, 4000)
 		synctest.Wait()
 		for _, name := range []string{simmodel.Name, "lora-7", "nobody"} {
-			asking := func(f *fleet) float64 {
+			asking := func(f *rig) float64 {
 				return testing.AllocsPerRun(10, func() { f.Model(name) })
 			}
 			require.LessOrEqual(t, asking(many), asking(few), name)
@@ -86,7 +86,7 @@ func TestAdaptersCostARequestNothing(t *testing.T) {
 }
 
 // adaptersFleet is a fleet of two whose engines have so many adapters.
-func adaptersFleet(t *testing.T, adapters int) *fleet {
+func adaptersFleet(t *testing.T, adapters int) *rig {
 	t.Helper()
 	profile := sim.TinyConfig()
 	for i := range adapters {

@@ -107,7 +107,7 @@ func (n *node) replica(c actor.Context, m *model, r member) {
 	}
 	node, root := c.Self(), c.ActorSystem().Root
 	pid := c.SpawnPrefix(replica.Props(r.parts.Config, replica.Deps{
-		Ref: r.ref, Indexes: n.indexes[m], Log: s.deps.Log, Meter: r.meter, Failed: s.failed,
+		Ref: r.ref, Memory: r.memory, Indexes: n.indexes[m], Log: s.deps.Log, Meter: r.meter, Failed: s.failed,
 		TellRouter: func(message any) { s.tellRouter(m, message) },
 		Announce: func(_ scoring.ReplicaID, epoch uint64) int {
 			return s.live.Tell(stream.ReplicaRestarted{Ref: r.ref, Epoch: epoch})

@@ -84,7 +84,7 @@ func linesWith(log *printed.Text, word string) int {
 }
 
 // startRenderers starts two replicas of which the second one renders chats by itself.
-func startRenderers(t *testing.T, adjust func(*Config)) (*fleet, *renderer, *printed.Text) {
+func startRenderers(t *testing.T, adjust func(*Config)) (*rig, *renderer, *printed.Text) {
 	t.Helper()
 	r, log := &renderer{chat: looksAt}, &printed.Text{}
 	f := startFleet(t, fleetConfig{
@@ -130,7 +130,7 @@ func rawRequest(messages string) *stream.Request {
 	return req
 }
 
-func metricOf(t *testing.T, f *fleet, reason string) string {
+func metricOf(t *testing.T, f *rig, reason string) string {
 	t.Helper()
 	for line := range strings.Lines(f.metrics(t)) {
 		if strings.HasPrefix(line, "plimsoll_tokenizer_passed_on_total") && strings.Contains(line, fmt.Sprintf("reason=%q", reason)) {

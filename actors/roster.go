@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/meter"
 	"plimsoll/actors/replica"
 	"plimsoll/scoring"
@@ -15,16 +16,17 @@ import (
 
 // member is a replica at run time: its handle, and what its actor is spawned from.
 type member struct {
-	ref   *replica.Ref
-	parts Replica
-	actor string // its actor's name below node; never used again
-	meter *meter.Registered
+	ref    *fleet.Ref
+	memory *replica.Memory
+	parts  Replica
+	actor  string // its actor's name below node; never used again
+	meter  *meter.Registered
 }
 
 // roster is a model's replicas, ordered by ID. It is immutable: a change is a new one.
 type roster struct {
 	members []member
-	refs    []*replica.Ref
+	refs    []*fleet.Ref
 }
 
 // replicaSet is where a model's roster stands. The system changes it under its lock; everybody reads it.
@@ -39,7 +41,7 @@ func newReplicaSet(members []member) *replicaSet {
 func (f *replicaSet) set(members []member) {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(a, b member) int { return strings.Compare(string(a.ref.ID), string(b.ref.ID)) })
-	r := &roster{members: members, refs: make([]*replica.Ref, len(members))}
+	r := &roster{members: members, refs: make([]*fleet.Ref, len(members))}
 	for i, m := range members {
 		r.refs[i] = m.ref
 	}
@@ -49,7 +51,7 @@ func (f *replicaSet) set(members []member) {
 func (f *replicaSet) members() []member { return f.now.Load().members }
 
 // refs are the handles, ordered by ID.
-func (f *replicaSet) refs() []*replica.Ref { return f.now.Load().refs }
+func (f *replicaSet) refs() []*fleet.Ref { return f.now.Load().refs }
 
 func (f *replicaSet) find(id scoring.ReplicaID) (member, bool) {
 	for _, m := range f.members() {
@@ -61,25 +63,25 @@ func (f *replicaSet) find(id scoring.ReplicaID) (member, bool) {
 }
 
 // other says whether a replica beside one is so.
-func (f *replicaSet) other(than *replica.Ref, is func(*replica.Snapshot) bool) bool {
-	return slices.ContainsFunc(f.refs(), func(ref *replica.Ref) bool { return ref != than && is(ref.Snapshot()) })
+func (f *replicaSet) other(than *fleet.Ref, is func(*fleet.Snapshot) bool) bool {
+	return slices.ContainsFunc(f.refs(), func(ref *fleet.Ref) bool { return ref != than && is(ref.Snapshot()) })
 }
 
 // serves says whether a replica takes new work now.
-func serves(s *replica.Snapshot) bool { return s.State.Routable() && !s.Suspect && !s.Recovering }
+func serves(s *fleet.Snapshot) bool { return s.State.Routable() && !s.Suspect && !s.Recovering }
 
 // rises says whether a replica can be expected to serve soon: its first life begins, or it is about to be ready.
-func rises(s *replica.Snapshot) bool {
-	return s.State == replica.Starting || s.State == replica.Warming || s.State == replica.Down && s.Incarnation == 0
+func rises(s *fleet.Snapshot) bool {
+	return s.State == fleet.Starting || s.State == fleet.Warming || s.State == fleet.Down && s.Incarnation == 0
 }
 
 // newMember gives a replica a handle, an actor's name and its metrics.
 func (s *System) newMember(model string, parts Replica) member {
 	s.replicas++
-	ref := replica.NewRef(parts.Config.ID, model, parts.Engine, s.actors.Root)
+	ref := fleet.NewRef(parts.Config.ID, model, parts.Engine, s.actors.Root)
 	ref.Process = parts.Config.Process
 	return member{
-		ref:   ref,
+		ref: ref, memory: replica.NewMemory(),
 		parts: parts, actor: "replica-" + strconv.Itoa(s.replicas),
 		meter: s.deps.Meter.Register(string(parts.Config.ID), model),
 	}
@@ -115,18 +117,18 @@ func (s *System) Add(modelName string, parts Replica) error {
 // replicas, and it is gone when its last request has ended. It returns at once; the error is a [*fault.Fault].
 func (s *System) Remove(id scoring.ReplicaID) error {
 	leave := time.Now().Add(s.cfg.DrainWait)
-	return s.order(id, replica.Drain{Leave: &leave})
+	return s.order(id, fleet.Drain{Leave: &leave})
 }
 
 // DrainReplica empties a replica and keeps it, until UndrainReplica or Remove: it gets nothing new, and what still runs after wait is moved
 // to other replicas. It returns at once; the error is a [*fault.Fault].
 func (s *System) DrainReplica(id scoring.ReplicaID, wait time.Duration) error {
 	leave := time.Now().Add(wait)
-	return s.order(id, replica.Drain{Leave: &leave, Keep: true})
+	return s.order(id, fleet.Drain{Leave: &leave, Keep: true})
 }
 
 // UndrainReplica takes a DrainReplica back. The error is a [*fault.Fault].
-func (s *System) UndrainReplica(id scoring.ReplicaID) error { return s.order(id, replica.Undrain{}) }
+func (s *System) UndrainReplica(id scoring.ReplicaID) error { return s.order(id, fleet.Undrain{}) }
 
 // order tells a replica's actor what an operator wants.
 func (s *System) order(id scoring.ReplicaID, what any) error {

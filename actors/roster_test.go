@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/replica"
 	"plimsoll/engine/sim"
 	"plimsoll/engine/sim/live"
@@ -18,7 +19,7 @@ import (
 )
 
 // another makes one more simulated replica for a fleet.
-func (f *fleet) another(t *testing.T, name string, profile sim.Config, speed float64) Replica {
+func (f *rig) another(t *testing.T, name string, profile sim.Config, speed float64) Replica {
 	t.Helper()
 	source, err := simmodel.NewSource(f.models[0].Tokenizer.Tokenizer)
 	require.NoError(t, err)
@@ -29,7 +30,7 @@ func (f *fleet) another(t *testing.T, name string, profile sim.Config, speed flo
 	return Replica{Config: replica.DefaultConfig(scoring.ReplicaID(name), simmodel.Name), Engine: e}
 }
 
-func (f *fleet) names() []string {
+func (f *rig) names() []string {
 	var names []string
 	for _, s := range f.Snapshots() {
 		names = append(names, string(s.ID))
@@ -68,7 +69,7 @@ func TestReplicasComeAndGo(t *testing.T) {
 		require.Equal(t, fault.BadInput, fault.Of(f.Add(simmodel.Name, Replica{Config: replica.DefaultConfig("extra", simmodel.Name)})).Kind)
 		require.Eventually(t, func() bool {
 			for _, s := range f.Snapshots() {
-				if s.ID == "extra" && s.State == replica.Ready && s.Load.Running > 0 {
+				if s.ID == "extra" && s.State == fleet.Ready && s.Load.Running > 0 {
 					return true
 				}
 			}

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine/sim"
 )
 
@@ -104,7 +104,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 				case "node":
 					f.actors.Root.Send(f.node, "hello")
 				case "feed":
-					f.models[0].fleet.refs()[0].Tell(replica.Learned{})
+					f.models[0].fleet.refs()[0].Tell(fleet.Learned{})
 				}
 			}
 			all.Wait()

@@ -15,6 +15,7 @@ import (
 
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/ingress"
 	"plimsoll/actors/meter"
 	"plimsoll/actors/replica"
@@ -391,8 +392,8 @@ func (s *System) Health() ingress.Health {
 }
 
 // Snapshots returns what every replica has published last, by model and ordered by ID.
-func (s *System) Snapshots() []*replica.Snapshot {
-	var out []*replica.Snapshot
+func (s *System) Snapshots() []*fleet.Snapshot {
+	var out []*fleet.Snapshot
 	for _, m := range s.models {
 		for _, ref := range m.fleet.refs() {
 			out = append(out, ref.Snapshot())
@@ -402,8 +403,8 @@ func (s *System) Snapshots() []*replica.Snapshot {
 }
 
 // Replicas returns the handles of all replicas, by model and ordered by ID.
-func (s *System) Replicas() []*replica.Ref {
-	var out []*replica.Ref
+func (s *System) Replicas() []*fleet.Ref {
+	var out []*fleet.Ref
 	for _, m := range s.models {
 		out = append(out, m.fleet.refs()...)
 	}

@@ -27,8 +27,8 @@ import (
 	"plimsoll/tokenizer/simmodel"
 )
 
-// fleet is a running system over simulated engines, for tests.
-type fleet struct {
+// rig is a running system over simulated engines, for tests.
+type rig struct {
 	*System
 
 	engines []*live.Engine
@@ -45,7 +45,7 @@ type fleetConfig struct {
 }
 
 // startFleet starts a system and ends it with the test.
-func startFleet(t *testing.T, fc fleetConfig) *fleet {
+func startFleet(t *testing.T, fc fleetConfig) *rig {
 	t.Helper()
 	model, err := tokenizer.Load(simmodel.FS(), "embedded", time.Now)
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func startFleet(t *testing.T, fc fleetConfig) *fleet {
 	m, err := meter.New(meter.DefaultConfig())
 	require.NoError(t, err)
 
-	f := &fleet{meter: m}
+	f := &rig{meter: m}
 	parts := Model{Tokenizer: model, Router: router.DefaultConfig(simmodel.Name)}
 	for i := range fc.replicas {
 		cfg := live.DefaultConfig()
@@ -135,7 +135,7 @@ func readAll(ctx context.Context, r *stream.Response, legs int) answer {
 }
 
 // quiet fails unless the system holds nothing of any request any more.
-func (f *fleet) quiet(t *testing.T) {
+func (f *rig) quiet(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		if f.Live() != 0 || f.Queue() != (router.Stats{}) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 )
 
 // Replica is one replica in the report. Times are in seconds; what an engine does not tell is absent.
@@ -92,7 +92,7 @@ type Index struct {
 }
 
 // report lays the replicas out, sorted by model and name.
-func report(now time.Time, refs []*replica.Ref) []Replica {
+func report(now time.Time, refs []*fleet.Ref) []Replica {
 	out := make([]Replica, 0, len(refs))
 	for _, ref := range refs {
 		out = append(out, lay(now, ref))
@@ -103,7 +103,7 @@ func report(now time.Time, refs []*replica.Ref) []Replica {
 	return out
 }
 
-func lay(now time.Time, ref *replica.Ref) Replica {
+func lay(now time.Time, ref *fleet.Ref) Replica {
 	s := ref.Snapshot()
 	r := Replica{
 		Name: string(ref.ID), Model: ref.Model, Engine: ref.Capabilities.Kind, EngineModel: s.EngineModel,
@@ -144,7 +144,7 @@ func lay(now time.Time, ref *replica.Ref) Replica {
 	return r
 }
 
-func layIndex(now time.Time, ref *replica.Ref, s *replica.Snapshot) Index {
+func layIndex(now time.Time, ref *fleet.Ref, s *fleet.Snapshot) Index {
 	feed := ref.Feed()
 	x := Index{
 		State: feed.State.String(), Why: feed.Why, Void: true,

@@ -14,8 +14,8 @@ import (
 
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/ingress"
-	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/engine/openai"
 	"plimsoll/scoring/queue"
@@ -23,7 +23,7 @@ import (
 
 // Deps are what the edge shows. All are required.
 type Deps struct {
-	Replicas func() []*replica.Ref
+	Replicas func() []*fleet.Ref
 	Metrics  http.Handler
 	// Add takes a replica in, written as for --replica; Remove drains one and forgets it. They are called one at a time.
 	// Errors are [*fault.Fault].

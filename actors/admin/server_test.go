@@ -13,8 +13,8 @@ import (
 
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/ingress"
-	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 )
@@ -33,11 +33,11 @@ func (still) Close() error { return nil }
 func edge(authorized bool) http.Handler { return edgeWith(authorized, true) }
 
 func edgeWith(authorized, orders bool) http.Handler {
-	refs := []*replica.Ref{
-		replica.NewRef("b", "m", still{}, nil), replica.NewRef("a", "m", still{}, nil), replica.NewRef("z", "l", still{}, nil),
+	refs := []*fleet.Ref{
+		fleet.NewRef("b", "m", still{}, nil), fleet.NewRef("a", "m", still{}, nil), fleet.NewRef("z", "l", still{}, nil),
 	}
 	return New(Deps{
-		Replicas: func() []*replica.Ref { return refs },
+		Replicas: func() []*fleet.Ref { return refs },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("plimsoll_up 1\n"))
 		}),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/meter"
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
@@ -17,7 +18,8 @@ import (
 
 // Deps are what a replica actor needs from outside. All are required.
 type Deps struct {
-	Ref     *Ref
+	Ref     *fleet.Ref
+	Memory  *Memory // of the instances before
 	Indexes *Indexes
 	Log     *slog.Logger
 	Meter   *meter.Registered
@@ -52,8 +54,8 @@ type replicaActor struct {
 
 	connection, feed *actor.PID
 	alarm            supervise.Alarm
-	waits            *time.Timer // of a Drain that waits for a successor
-	putOff           *Drain      // that one; nil: none waits
+	waits            *time.Timer  // of a Drain that waits for a successor
+	putOff           *fleet.Drain // that one; nil: none waits
 }
 
 // Props returns how to spawn a replica actor. Each instance after a panic is a new epoch.
@@ -64,7 +66,7 @@ func Props(cfg Config, deps Deps) *actor.Props {
 		},
 		actor.WithReceiverMiddleware(
 			supervise.Guard(deps.Log, "replica", func(message, _ any) {
-				deps.Ref.fail(message)
+				deps.Memory.fail(deps.Ref, message)
 				answerLost(deps.Ref, message)
 			}),
 			deps.Middleware("replica")),
@@ -73,9 +75,9 @@ func Props(cfg Config, deps Deps) *actor.Props {
 
 // answerLost answers the one message whose sender would wait for ever. What else is lost with a failing instance needs no
 // answer: the announcements to the next one make up for it, or what is left to that one.
-func answerLost(ref *Ref, message any) {
-	if r, ok := message.(*Reserve); ok {
-		ref.root.Send(r.From, &Refused{
+func answerLost(ref *fleet.Ref, message any) {
+	if r, ok := message.(*fleet.Reserve); ok {
+		ref.Answer(r.From, &fleet.Refused{
 			Ticket: r.Claim.Ticket, Replica: ref.ID, Reason: ledger.Closed, Snapshot: ref.Snapshot(),
 		})
 	}
@@ -96,27 +98,27 @@ func (a *replicaActor) Receive(c actor.Context) {
 	case *actor.Stopping, *actor.Restarting:
 		a.stop()
 	case *actor.Stopped, *actor.Terminated:
-	case Learned:
+	case fleet.Learned:
 		c.Send(a.feed, m)
-	case Cached:
+	case fleet.Cached:
 		c.Send(a.feed, m)
 	case tick:
 		a.alarm.Rung()
 		a.observe(c)
 		a.perform(c, a.m.step(time.Now(), m), nil)
-	case Probed, ProbeFailed, Late:
+	case Probed, ProbeFailed, fleet.Late:
 		a.observe(c)
 		a.perform(c, a.m.step(time.Now(), m), nil)
-	case Drain, Undrain:
+	case fleet.Drain, fleet.Undrain:
 		a.order(c, m)
 	case drainAgain:
 		if a.putOff != nil {
 			a.order(c, *a.putOff)
 		}
-	case AttemptFailed:
+	case fleet.AttemptFailed:
 		a.meter.AttemptFailed(m.Failure.Kind)
 		a.perform(c, a.m.step(time.Now(), m), nil)
-	case *Reserve:
+	case *fleet.Reserve:
 		a.perform(c, a.m.step(time.Now(), m), m)
 	default:
 		a.perform(c, a.m.step(time.Now(), m), nil)
@@ -127,14 +129,14 @@ func (a *replicaActor) start(c actor.Context) {
 	ref := a.deps.Ref
 	ref.Attach(c.Self())
 	a.meter.State(ref.Snapshot().State.String())
-	epoch := ref.begin() // before the calls are asked: a grant of the epoch before is told from one of this
+	epoch := ref.Begin() // before the calls are asked: a grant of the epoch before is told from one of this
 	awaited := 0
 	if epoch > 1 {
 		a.meter.Restarted()
 		awaited = a.deps.Announce(a.cfg.ID, epoch)
 	}
 	rng := rand.New(rand.NewPCG(a.deps.Seed, epoch))
-	a.m = newMachine(time.Now(), a.cfg, ref.Capabilities, rng, ref.life, awaited, ref.Snapshot())
+	a.m = newMachine(time.Now(), a.cfg, ref.Capabilities, rng, a.deps.Memory.life, awaited, ref.Snapshot())
 	names := rand.New(rand.NewPCG(^a.deps.Seed, epoch))
 	a.connection = a.spawn(c, "connection", func() actor.Actor {
 		return newConnection(a.cfg, ref.Engine, c.Self(), a.deps.Log, names)
@@ -143,10 +145,10 @@ func (a *replicaActor) start(c actor.Context) {
 		return newFeed(a.cfg, a.deps, c.Self())
 	})
 	a.perform(c, a.m.start(time.Now()), nil)
-	for _, message := range ref.inherit() {
+	for _, message := range a.deps.Memory.inherit() {
 		a.order(c, message)
 	}
-	if a.m.state == Gone {
+	if a.m.state == fleet.Gone {
 		a.deps.Gone() // the instance before may have failed before it said so
 	}
 }
@@ -161,14 +163,14 @@ func (a *replicaActor) stop() {
 	a.Strategy.Close()
 	a.alarm.Stop()
 	if a.putOff != nil {
-		a.deps.Ref.leave(*a.putOff)
+		a.deps.Memory.leave(*a.putOff)
 	}
 	a.wait(nil, nil)
 }
 
 // observe tells the machine what the streams have shown, before it judges their silence.
 func (a *replicaActor) observe(c actor.Context) {
-	beats := a.deps.Ref.pulse.take()
+	beats := a.deps.Ref.Pulse().Take()
 	beats.Alone = a.deps.Alone()
 	a.perform(c, a.m.step(time.Now(), beats), nil)
 }
@@ -179,7 +181,7 @@ const successorEvery = 100 * time.Millisecond
 // order takes what an operator wants, or what the instance before has left. A new order takes the place of one that waits.
 func (a *replicaActor) order(c actor.Context, message any) {
 	a.wait(c, nil)
-	if m, ok := message.(Drain); ok && a.waitsFor(m) {
+	if m, ok := message.(fleet.Drain); ok && a.waitsFor(m) {
 		a.wait(c, &m)
 		return
 	}
@@ -189,14 +191,14 @@ func (a *replicaActor) order(c actor.Context, message any) {
 // waitsFor says whether a drain is put off: while this is the last replica that serves, or is about to, and another one is on
 // its way. A fleet whose replicas are replaced one by one always has one. It waits until the time at which what runs is to be
 // moved, at most.
-func (a *replicaActor) waitsFor(m Drain) bool {
+func (a *replicaActor) waitsFor(m fleet.Drain) bool {
 	late := m.Leave != nil && !time.Now().Before(*m.Leave)
-	serves := a.m.state.Routable() || a.m.state == Warming
+	serves := a.m.state.Routable() || a.m.state == fleet.Warming
 	return !late && serves && a.deps.Successor()
 }
 
 // wait puts a drain off for a moment; nil: none waits any more.
-func (a *replicaActor) wait(c actor.Context, m *Drain) {
+func (a *replicaActor) wait(c actor.Context, m *fleet.Drain) {
 	if a.waits != nil {
 		a.waits.Stop()
 	}
@@ -208,18 +210,18 @@ func (a *replicaActor) wait(c actor.Context, m *Drain) {
 }
 
 // perform does what a step asked for. request is the Reserve that the step answered, if it was one.
-func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reserve) {
+func (a *replicaActor) perform(c actor.Context, effects []effect, request *fleet.Reserve) {
 	ref := a.deps.Ref
 	for _, e := range effects {
 		switch e := e.(type) {
 		case grant:
-			c.Send(request.From, &Granted{Ticket: e.ticket, Replica: a.cfg.ID, Snapshot: ref.Snapshot()})
+			c.Send(request.From, &fleet.Granted{Ticket: e.ticket, Replica: a.cfg.ID, Snapshot: ref.Snapshot()})
 		case refuse:
-			c.Send(request.From, &Refused{Ticket: e.ticket, Replica: a.cfg.ID, Reason: e.reason, Snapshot: ref.Snapshot()})
+			c.Send(request.From, &fleet.Refused{Ticket: e.ticket, Replica: a.cfg.ID, Reason: e.reason, Snapshot: ref.Snapshot()})
 		case publish:
 			a.publish()
 			if e.room {
-				a.deps.TellRouter(Room{a.cfg.ID})
+				a.deps.TellRouter(fleet.Room{Replica: a.cfg.ID})
 			}
 		case hurryProbe:
 			c.Send(a.connection, probeNow{})
@@ -231,7 +233,7 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reser
 			a.meter.State(e.to.String())
 			a.deps.Log.Info("replica state", slog.String("replica", string(a.cfg.ID)),
 				slog.String("from", e.from.String()), slog.String("to", e.to.String()), slog.String("why", e.why))
-			if e.to == Gone {
+			if e.to == fleet.Gone {
 				a.deps.Gone()
 			}
 		case suspected:
@@ -257,10 +259,11 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *Reser
 // publish lets others know how the replica is now.
 func (a *replicaActor) publish() {
 	ref := a.deps.Ref
-	if ref.life.incarnation != a.m.life.incarnation {
+	if a.deps.Memory.life.incarnation != a.m.life.incarnation {
 		a.meter.Reborn()
 	}
-	ref.publish(a.m)
+	a.deps.Memory.life = a.m.life
+	ref.Publish(a.m.snapshot())
 	a.meter.Load(ref.Snapshot().Load)
 	a.meter.Counters(a.m.ledger.Counters())
 }

@@ -12,17 +12,14 @@
 //	ledger, life cycle      the replica actor, inside [Machine]; nobody else writes, by message only
 //	published snapshot      the replica actor writes, everybody reads (Ref.Snapshot)
 //	index slot              the feed: the only writer of its slot; routers add and withdraw speculation of their own
-//	incarnation counter     the replica actor; it lives in the Ref, because it must survive the actor's restart
+//	incarnation counter     the replica actor; it lives in [Memory], because it must survive the actor's restart
 //
-// # States
-//
-// [State] and the table beside it say which states are routable, whether running legs stay, whether the index counts, and
-// who leaves a state on what.
+// What others know of a replica, its states among it, is package fleet.
 //
 // # Hang, and what only breaks
 //
 // A hung engine answers its probes. What shows it is the silence of its streams: every reader of a stream notes each token on
-// the replica's [Pulse] (two atomic writes), and the machine reads it when it is due.
+// the replica's [fleet.Pulse] (two atomic writes), and the machine reads it when it is due.
 //
 //	calm ──no stream progressed for max(HangLeast, 8 steps, 2 x the prefill it is at)──▶ doubt ──its step counter stands still,
 //	  ▲        (steps: 99th percentile of its own gaps; unknown pace: HangBlind)          or is not told──▶ suspect
@@ -55,8 +52,8 @@
 //
 // # What the index knows
 //
-// The feed takes a slot in the prefix index and publishes it as the replica's [Place], which names the engine's life: routers
-// count it for that life alone. Its machine decides where the slot's content comes from, and [IndexState] says it:
+// The feed takes a slot in the prefix index and publishes it as the replica's [fleet.Place], which names the engine's life: routers
+// count it for that life alone. Its machine decides where the slot's content comes from, and [fleet.IndexState] says it:
 //
 //	          tuned                        first batch         gap            replayed
 //	none ───▶ void ──────────────────────▶ live, partial ───▶ replaying ───▶ live, partial
@@ -74,7 +71,7 @@
 //
 // A restart of the actor after a panic of ours is a new epoch: the engine and its KV live on. The new instance asks every
 // live request for its tickets on this replica and grants nothing before all have answered or a second has passed. What the
-// one before failed at, and an order that it had put off, lies in the Ref and is taken first; a ticket of whose attempt's end it
+// one before failed at, and an order that it had put off, lies in the Memory and is taken first; a ticket of whose attempt's end it
 // hears before it has heard of the attempt it books as lingering.
 //
 // A new incarnation is another life of the engine process: the index is void, and so are the tickets that the life before had.

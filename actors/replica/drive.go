@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
 )
@@ -15,14 +16,14 @@ type Shell interface {
 	Grant(ticket scoring.Ticket)
 	Refuse(ticket scoring.Ticket, reason ledger.Reason)
 	// Publish says that the reference shows a new snapshot; room: that there may be more room than before.
-	Publish(snapshot *Snapshot, room bool)
+	Publish(snapshot *fleet.Snapshot, room bool)
 	// HurryProbe asks to probe the engine at once.
 	HurryProbe()
 	// TuneFeed says at what index block size and capacity the feed works from now on, for which life.
 	TuneFeed(blockTokens, capacity scoring.Tokens, incarnation uint64)
 	// VoidIndex says that what the feed knows counts no more.
 	VoidIndex()
-	Entered(from, to State, why string)
+	Entered(from, to fleet.State, why string)
 	Alarm(what string)
 	// SendCanary asks the engine, by its name of the model, for one token of a prompt of its own salt; its end comes back by
 	// CanaryDone. CancelCanary gives it up: its end comes back all the same.
@@ -34,27 +35,28 @@ type Shell interface {
 
 // Machine is a replica's decisions without the actor around them, for who brings a clock, a mail and an engine of its
 // own: the simulator. It is pure but for what it publishes on its reference, and for the pulse that it reads there: whoever
-// reads an engine's stream notes each token by [Ref.Beat], else the replica counts as hung.
+// reads an engine's stream notes each token by [fleet.Ref.Beat], else the replica counts as hung.
 type Machine struct {
-	m   *machine
-	ref *Ref
+	m      *machine
+	ref    *fleet.Ref
+	memory *Memory
 }
 
 // NewMachine begins an epoch of a replica as its actor does: announced tells each live call of the epoch and returns how
 // many answer.
-func NewMachine(now time.Time, cfg Config, ref *Ref, announced func(epoch uint64) int, to Shell) *Machine {
-	epoch := ref.begin()
+func NewMachine(now time.Time, cfg Config, ref *fleet.Ref, memory *Memory, announced func(epoch uint64) int, to Shell) *Machine {
+	epoch := ref.Begin()
 	awaited := 0
 	if epoch > 1 {
 		awaited = announced(epoch)
 	} else {
-		ref.pulse.start(now)
-		ref.feed.base = now
+		ref.Pulse().Start(now)
+		ref.Figures().Start(now)
 	}
 	rng := rand.New(rand.NewPCG(epoch, 3))
-	d := &Machine{m: newMachine(now, cfg, ref.Capabilities, rng, ref.life, awaited, ref.Snapshot()), ref: ref}
+	d := &Machine{m: newMachine(now, cfg, ref.Capabilities, rng, memory.life, awaited, ref.Snapshot()), ref: ref, memory: memory}
 	d.perform(to, d.m.start(now))
-	for _, message := range ref.inherit() {
+	for _, message := range memory.inherit() {
 		d.perform(to, d.m.step(now, message))
 	}
 	return d
@@ -63,8 +65,8 @@ func NewMachine(now time.Time, cfg Config, ref *Ref, announced func(epoch uint64
 // Message takes a message to the replica's actor.
 func (d *Machine) Message(now time.Time, message any, to Shell) {
 	switch message.(type) {
-	case Probed, ProbeFailed, Late:
-		d.perform(to, d.m.step(now, d.ref.pulse.take()))
+	case Probed, ProbeFailed, fleet.Late:
+		d.perform(to, d.m.step(now, d.ref.Pulse().Take()))
 	}
 	d.perform(to, d.m.step(now, message))
 }
@@ -79,12 +81,12 @@ func (d *Machine) NextTick() (time.Time, bool) { return d.m.nextTick() }
 
 // Tick says that the time has come which NextTick named, or a later one.
 func (d *Machine) Tick(now time.Time, to Shell) {
-	d.perform(to, d.m.step(now, d.ref.pulse.take()))
+	d.perform(to, d.m.step(now, d.ref.Pulse().Take()))
 	d.perform(to, d.m.step(now, tick{}))
 }
 
 // Fail says that the actor has failed at a message: nothing is granted before the next epoch has recovered.
-func (d *Machine) Fail(message any) { d.ref.fail(message) }
+func (d *Machine) Fail(message any) { d.memory.fail(d.ref, message) }
 
 // Empty says whether no ticket is booked: the set of tickets, the references to shared blocks and the prefill queue are
 // empty, and no sum is left over.
@@ -92,9 +94,6 @@ func (d *Machine) Empty() bool { return d.m.ledger.Empty() }
 
 // State is where the ledger has a ticket.
 func (d *Machine) State(t scoring.Ticket) ledger.State { return d.m.ledger.State(t) }
-
-// SetPlace publishes the replica's slot in a prefix index; nil while it has none. Who has no feed brings a place of its own.
-func (r *Ref) SetPlace(p *Place) { r.place.Store(p) }
 
 func (d *Machine) perform(to Shell, effects []effect) {
 	for _, e := range effects {
@@ -104,7 +103,8 @@ func (d *Machine) perform(to Shell, effects []effect) {
 		case refuse:
 			to.Refuse(e.ticket, e.reason)
 		case publish:
-			d.ref.publish(d.m)
+			d.memory.life = d.m.life
+			d.ref.Publish(d.m.snapshot())
 			to.Publish(d.ref.Snapshot(), e.room)
 		case hurryProbe:
 			to.HurryProbe()

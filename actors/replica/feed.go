@@ -4,30 +4,32 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/scoring"
 	"plimsoll/scoring/prefix"
 )
 
 // Feed keeps its replica's part of the index, from the engine's cache events or from what was routed there, as its machine
 // decides: all that the feed's actor does but for its goroutines, timer, metrics and log. The simulator drives the very same
-// with a clock, a mail and engines of its own. It is the only one who publishes the replica's [Place]. One goroutine at a time
+// with a clock, a mail and engines of its own. It is the only one who publishes the replica's [fleet.Place]. One goroutine at a time
 // calls it; each [Subscription] has another.
 type Feed struct {
-	ref     *Ref
+	ref     *fleet.Ref
+	memory  *Memory
 	indexes *Indexes
 	m       *feedMachine
 
 	sub      *Subscription // nil while none runs
-	routed   *Place        // nil unless what is routed is remembered
+	routed   *fleet.Place  // nil unless what is routed is remembered
 	trusted  time.Time     // since when the index is built from what counts now: older predictions are not its own
 	audit    prefix.Audit  // of predictions since then
 	reportAt time.Time
 
-	owed       []Learned // whose events have not come
+	owed       []fleet.Learned // whose events have not come
 	owedTokens scoring.Tokens
 
-	reported  *Place // as of the last report
-	overflows uint64 // of that place then
+	reported  *fleet.Place // as of the last report
+	overflows uint64       // of that place then
 }
 
 // FeedShell does what a feed asks for, in the order in which it is called.
@@ -39,7 +41,7 @@ type FeedShell interface {
 	// Ready tells the replica's actor that nothing is awaited of the feed in a life of the engine any more.
 	Ready(incarnation uint64)
 	// Became tells in what state the index is now and why; why is "" where the feed begins or ends.
-	Became(state IndexState, why string)
+	Became(state fleet.IndexState, why string)
 	// Distrusted tells why what the index claimed is believed no more.
 	Distrusted(why string)
 	// Report tells what the index holds, from time to time.
@@ -57,20 +59,20 @@ const (
 )
 
 // NewFeed returns a replica's feed, which begins with Start. events: there is something to subscribe to.
-func NewFeed(cfg Config, ref *Ref, indexes *Indexes, events bool, rng *rand.Rand) *Feed {
+func NewFeed(cfg Config, ref *fleet.Ref, memory *Memory, indexes *Indexes, events bool, rng *rand.Rand) *Feed {
 	return &Feed{
-		ref: ref, indexes: indexes,
+		ref: ref, memory: memory, indexes: indexes,
 		m: newFeedMachine(feedConfig{
 			Silence: cfg.FeedSilence, RetryFirst: feedRetryFirst, RetryCap: feedRetryCap, AbsentRetry: feedAbsentRetry,
-		}, rng, events, ref.feed.run.Load()),
+		}, rng, events, memory.run.Load()),
 	}
 }
 
 // Start begins where the feed before it, if there was one, has left off: what that was told nobody tells again.
 func (f *Feed) Start(now time.Time, to FeedShell) {
 	f.reportAt = now.Add(reportEvery)
-	f.become(IndexNone, to)
-	if t := f.ref.feed.tuned.Load(); t != nil {
+	f.become(fleet.IndexNone, to)
+	if t := f.memory.tuned.Load(); t != nil {
 		f.step(now, *t, to)
 	}
 }
@@ -78,19 +80,19 @@ func (f *Feed) Start(now time.Time, to FeedShell) {
 // Tune says at what index block size and capacity the feed works from now on, for which life.
 func (f *Feed) Tune(now time.Time, blockTokens, capacity scoring.Tokens, incarnation uint64, to FeedShell) {
 	t := tune{blockTokens: blockTokens, capacity: capacity, incarnation: incarnation}
-	f.ref.feed.tuned.Store(&t)
+	f.memory.tuned.Store(&t)
 	f.step(now, t, to)
 }
 
 // Void says that what the feed knows counts no more.
 func (f *Feed) Void(now time.Time, to FeedShell) { f.step(now, void{}, to) }
 
-// Message takes a [Learned] or a [Cached] of the feed's replica, or news of a subscription. It takes nothing else.
+// Message takes a [fleet.Learned] or a [fleet.Cached] of the feed's replica, or news of a subscription. It takes nothing else.
 func (f *Feed) Message(now time.Time, message any, to FeedShell) {
 	switch m := message.(type) {
-	case Learned:
+	case fleet.Learned:
 		f.learn(now, m, to)
-	case Cached:
+	case fleet.Cached:
 		f.cached(now, m, to)
 	case fed, feedEnded:
 		f.step(now, m, to)
@@ -124,7 +126,7 @@ func (f *Feed) Stop(to FeedShell) {
 	if f.routed != nil {
 		f.forgetRouted()
 	}
-	f.become(IndexNone, to)
+	f.become(fleet.IndexNone, to)
 }
 
 // step has the machine take an event and does what it asks for.
@@ -145,15 +147,14 @@ func (f *Feed) step(now time.Time, event any, to FeedShell) {
 			for i := range f.owed {
 				f.remember(&f.owed[i])
 			}
-			f.ref.place.Store(f.routed)
+			f.ref.SetPlace(f.routed)
 		case closeRouted:
 			f.forgetRouted()
 		case clearRouted:
 			f.trust(now)
 			f.routed.Index.Void(f.routed.Slot)
 		case nowIndex:
-			f.ref.feed.state.Store(uint32(e.state))
-			f.ref.feed.why.Store(&e.why)
+			f.ref.Figures().Become(e.state, &e.why)
 			to.Became(e.state, e.why)
 		case feedBegun:
 			to.Ready(f.m.tuned.incarnation)
@@ -166,19 +167,19 @@ func (f *Feed) step(now time.Time, event any, to FeedShell) {
 	}
 }
 
-func (f *Feed) become(s IndexState, to FeedShell) {
-	f.ref.feed.state.Store(uint32(s))
+func (f *Feed) become(s fleet.IndexState, to FeedShell) {
+	f.ref.Figures().Become(s, nil)
 	to.Became(s, "")
 }
 
 func (f *Feed) subscribe(now time.Time, e openFeed, to FeedShell) {
 	s := &Subscription{
-		run: e.run, life: *f.m.tuned, indexes: f.indexes, copies: f.ref.Capabilities.KVCopies, figures: &f.ref.feed,
+		run: e.run, life: *f.m.tuned, indexes: f.indexes, copies: f.ref.Capabilities.KVCopies, figures: f.ref.Figures(),
 	}
 	s.settle(s.life.blockTokens)
 	s.hidden.Store(!e.shown)
 	f.sub = s
-	f.ref.feed.run.Store(s.run)
+	f.memory.run.Store(s.run)
 	if e.shown {
 		f.show(now)
 	}
@@ -192,11 +193,11 @@ func (f *Feed) unsubscribe(to FeedShell) {
 	to.Unsubscribe()
 	place := s.now()
 	if !s.hidden.Load() {
-		f.ref.place.Store(nil)
+		f.ref.SetPlace(nil)
 	}
-	place.free(f.indexes)
+	free(place, f.indexes)
 	for _, p := range s.takeFormer() {
-		p.free(f.indexes)
+		free(p, f.indexes)
 	}
 }
 
@@ -204,20 +205,20 @@ func (f *Feed) unsubscribe(to FeedShell) {
 func (f *Feed) show(now time.Time) {
 	f.trust(now)
 	f.sub.hidden.Store(false)
-	f.ref.place.Store(f.sub.now())
+	f.ref.SetPlace(f.sub.now())
 	for _, p := range f.sub.takeFormer() {
-		p.free(f.indexes)
+		free(p, f.indexes)
 	}
 }
 
 func (f *Feed) forgetRouted() {
-	f.ref.place.Store(nil)
-	f.routed.free(f.indexes)
+	f.ref.SetPlace(nil)
+	free(f.routed, f.indexes)
 	f.routed = nil
 }
 
 // learn notes what an engine has computed: that its events are owed or, where there are none, what it now holds.
-func (f *Feed) learn(now time.Time, l Learned, to FeedShell) {
+func (f *Feed) learn(now time.Time, l fleet.Learned, to FeedShell) {
 	if f.routed == nil {
 		f.step(now, served{began: l.Began, freshTokens: l.FreshTokens, last: f.last()}, to)
 		f.owe(l)
@@ -228,7 +229,7 @@ func (f *Feed) learn(now time.Time, l Learned, to FeedShell) {
 
 // owe keeps what was computed while its events have not come, up to what the engine's cache holds: if they never do, it is the
 // first that is remembered instead.
-func (f *Feed) owe(l Learned) {
+func (f *Feed) owe(l fleet.Learned) {
 	tokens := scoring.Tokens(len(l.Prompt) + len(l.Output))
 	if f.m.owed != nil && tokens > 0 && f.owedTokens+tokens <= f.m.tuned.capacity {
 		f.owed, f.owedTokens = append(f.owed, l), f.owedTokens+tokens
@@ -236,13 +237,13 @@ func (f *Feed) owe(l Learned) {
 }
 
 // remember takes a sequence for cached.
-func (f *Feed) remember(l *Learned) {
+func (f *Feed) remember(l *fleet.Learned) {
 	ns := prefix.Namespace{Model: f.ref.Model, LoRA: l.LoRA, Salt: l.Salt}
-	f.routed.Index.Routed(f.routed.Slot, l.keys(ns.Seed(), int(f.routed.BlockTokens)))
+	f.routed.Index.Routed(f.routed.Slot, keysOf(l, ns.Seed(), int(f.routed.BlockTokens)))
 }
 
-// keys are the block keys of prompt and output as one sequence.
-func (l *Learned) keys(seed prefix.Key, blockTokens int) []prefix.Key {
+// keysOf are the block keys of prompt and output as one sequence.
+func keysOf(l *fleet.Learned, seed prefix.Key, blockTokens int) []prefix.Key {
 	whole := len(l.Prompt) / blockTokens * blockTokens
 	keys := make([]prefix.Key, 0, (len(l.Prompt)+len(l.Output))/blockTokens)
 	keys = prefix.AppendKeys(keys, seed, l.Prompt[:whole], blockTokens)
@@ -263,10 +264,8 @@ func (f *Feed) trust(now time.Time) {
 }
 
 // cached compares what was predicted with what the engine found.
-func (f *Feed) cached(now time.Time, m Cached, to FeedShell) {
-	figures := &f.ref.feed
-	figures.predicted.Add(uint64(max(0, m.PredictedTokens))) //nolint:gosec // not negative
-	figures.reported.Add(uint64(max(0, m.ReportedTokens)))   //nolint:gosec // not negative
+func (f *Feed) cached(now time.Time, m fleet.Cached, to FeedShell) {
+	f.ref.Figures().Compared(m.PredictedTokens, m.ReportedTokens)
 	p := f.ref.Place()
 	if p == nil || p.Incarnation != m.Incarnation || m.Began.Before(f.trusted) {
 		return // another index predicted it
@@ -295,4 +294,4 @@ func (f *Feed) report(to FeedShell) (overflown bool) {
 }
 
 // last is when a batch came last.
-func (f *Feed) last() time.Time { return f.ref.feed.last() }
+func (f *Feed) last() time.Time { return f.ref.Figures().Last() }

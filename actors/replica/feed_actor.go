@@ -8,6 +8,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/meter"
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
@@ -42,7 +43,7 @@ func newFeed(cfg Config, deps Deps, parent *actor.PID) *feedActor {
 	if deps.Ref.Capabilities.KVEvents {
 		f.source, _ = deps.Ref.Engine.(engine.KVSource)
 	}
-	f.feed = NewFeed(cfg, deps.Ref, deps.Indexes, f.source != nil, rand.New(rand.NewPCG(deps.Seed, 2)))
+	f.feed = NewFeed(cfg, deps.Ref, deps.Memory, deps.Indexes, f.source != nil, rand.New(rand.NewPCG(deps.Seed, 2)))
 	return f
 }
 
@@ -60,10 +61,10 @@ func (f *feedActor) Receive(c actor.Context) {
 		f.feed.Tune(time.Now(), m.blockTokens, m.capacity, m.incarnation, to)
 	case void:
 		f.feed.Void(time.Now(), to)
-	case Cached:
+	case fleet.Cached:
 		f.meter.Cached(int(m.PredictedTokens), int(m.ReportedTokens))
 		f.feed.Message(time.Now(), m, to)
-	case Learned, fed, feedEnded:
+	case fleet.Learned, fed, feedEnded:
 		f.feed.Message(time.Now(), m, to)
 	case tick:
 		f.alarm.Rung()
@@ -117,8 +118,8 @@ func (f feedShell) Unsubscribe() {
 func (f feedShell) Ready(incarnation uint64) { f.c.Send(f.parent, FeedReady{incarnation}) }
 
 // Became implements FeedShell.
-func (f feedShell) Became(state IndexState, why string) {
-	f.meter.State(state.String(), IndexStates())
+func (f feedShell) Became(state fleet.IndexState, why string) {
+	f.meter.State(state.String(), fleet.IndexStates())
 	if why != "" {
 		f.states.now(time.Now(), f.log, nowIndex{state, why})
 	}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 )
@@ -32,7 +33,7 @@ type (
 	clearRouted struct{}
 	// nowIndex tells others the state.
 	nowIndex struct {
-		state IndexState
+		state fleet.IndexState
 		why   string
 	}
 	// feedBegun tells the replica's actor that nothing is awaited of the feed in this life any more.
@@ -121,7 +122,7 @@ type feedMachine struct {
 	source bool // there are events to subscribe to
 
 	tuned *tune // nil before the engine has told its limits
-	state IndexState
+	state fleet.IndexState
 	begun bool // the replica's actor knows that nothing is awaited in this life
 	lapse lapse
 
@@ -180,7 +181,7 @@ func (m *feedMachine) tune(now time.Time, t tune) {
 		return
 	}
 	m.close(now)
-	if m.state == IndexApproximate {
+	if m.state == fleet.IndexApproximate {
 		m.emit(closeRouted{})
 	}
 	m.tuned, m.begun, m.retry, m.failingSince = &t, false, m.cfg.RetryFirst, nil
@@ -188,7 +189,7 @@ func (m *feedMachine) tune(now time.Time, t tune) {
 		m.approximate(lapseSource, "the engine reports no cache events")
 		return
 	}
-	m.become(IndexVoid, "a life of the engine begins")
+	m.become(fleet.IndexVoid, "a life of the engine begins")
 	m.subscribe(now)
 }
 
@@ -196,12 +197,12 @@ func (m *feedMachine) tune(now time.Time, t tune) {
 func (m *feedMachine) voided(now time.Time) {
 	switch {
 	case m.tuned == nil:
-	case m.state == IndexApproximate:
+	case m.state == fleet.IndexApproximate:
 		m.emit(clearRouted{})
 	default:
 		m.begun = false // it will be told when somebody is there again
 		m.close(now)
-		m.become(IndexVoid, "the engine is down")
+		m.become(fleet.IndexVoid, "the engine is down")
 		m.resubscribe(now)
 	}
 }
@@ -209,7 +210,7 @@ func (m *feedMachine) voided(now time.Time) {
 func (m *feedMachine) subscribe(now time.Time) {
 	m.run++
 	m.open, m.rebuilt, m.opened, m.retryAt = true, false, now, nil
-	m.emit(openFeed{run: m.run, shown: m.state != IndexApproximate})
+	m.emit(openFeed{run: m.run, shown: m.state != fleet.IndexApproximate})
 }
 
 // resubscribe plans the next subscription.
@@ -230,7 +231,7 @@ func (m *feedMachine) close(now time.Time) {
 	m.open, m.retryAt, m.owed = false, nil, nil
 }
 
-func (m *feedMachine) become(s IndexState, why string) {
+func (m *feedMachine) become(s fleet.IndexState, why string) {
 	if m.state != s {
 		m.state = s
 		m.emit(nowIndex{s, why})
@@ -249,7 +250,7 @@ func (m *feedMachine) begin() {
 func (m *feedMachine) approximate(l lapse, why string) {
 	m.lapse = l
 	m.emit(openRouted{})
-	m.become(IndexApproximate, why)
+	m.become(fleet.IndexApproximate, why)
 	m.begin()
 }
 
@@ -257,7 +258,7 @@ func (m *feedMachine) fed(e fed) {
 	if !m.open || e.run != m.run {
 		return
 	}
-	if m.state == IndexApproximate {
+	if m.state == fleet.IndexApproximate {
 		if m.convinces(e) {
 			m.emit(closeRouted{})
 			m.emit(showFeed{})
@@ -298,15 +299,15 @@ func worth(s engine.KVState) string {
 	return "what came before is not known"
 }
 
-func indexState(s engine.KVState) IndexState {
+func indexState(s engine.KVState) fleet.IndexState {
 	switch s {
 	case engine.KVLive:
-		return IndexLive
+		return fleet.IndexLive
 	case engine.KVReplaying:
-		return IndexReplaying
+		return fleet.IndexReplaying
 	case engine.KVPartial, engine.NumKVStates:
 	}
-	return IndexPartial
+	return fleet.IndexPartial
 }
 
 func (m *feedMachine) ended(now time.Time, e feedEnded) {
@@ -315,7 +316,7 @@ func (m *feedMachine) ended(now time.Time, e feedEnded) {
 	}
 	m.close(now)
 	if errors.Is(e.err, engine.ErrNoKVEvents) {
-		if m.state != IndexApproximate {
+		if m.state != fleet.IndexApproximate {
 			m.approximate(lapseAbsent, "the engine publishes no cache events")
 		}
 		m.lapse = lapseAbsent
@@ -324,7 +325,7 @@ func (m *feedMachine) ended(now time.Time, e feedEnded) {
 		return
 	}
 	m.resubscribe(now)
-	if m.state == IndexApproximate {
+	if m.state == fleet.IndexApproximate {
 		return
 	}
 	if m.failingSince == nil {
@@ -334,13 +335,13 @@ func (m *feedMachine) ended(now time.Time, e feedEnded) {
 		m.approximate(lapseFailing, "the engine's events cannot be subscribed to: "+e.word())
 		return
 	}
-	m.become(IndexVoid, "the feed has broken: "+e.word())
+	m.become(fleet.IndexVoid, "the feed has broken: "+e.word())
 }
 
 // served notes work that must have changed the engine's cache: at least one whole block of a sequence is new. Its last
 // token may not be computed yet.
 func (m *feedMachine) served(now time.Time, e served) {
-	if !m.open || m.state == IndexApproximate || m.owed != nil || e.freshTokens <= m.tuned.blockTokens {
+	if !m.open || m.state == fleet.IndexApproximate || m.owed != nil || e.freshTokens <= m.tuned.blockTokens {
 		return
 	}
 	if e.last.Before(e.began) {
@@ -351,15 +352,15 @@ func (m *feedMachine) served(now time.Time, e served) {
 // misled forgets what the engine disproves.
 func (m *feedMachine) misled(now time.Time, e misled) {
 	switch m.state {
-	case IndexApproximate:
+	case fleet.IndexApproximate:
 		m.emit(distrusted(e))
 		m.emit(clearRouted{})
-	case IndexLive, IndexReplaying, IndexPartial:
+	case fleet.IndexLive, fleet.IndexReplaying, fleet.IndexPartial:
 		m.emit(distrusted(e))
 		m.close(now)
-		m.become(IndexVoid, e.why)
+		m.become(fleet.IndexVoid, e.why)
 		m.resubscribe(now)
-	case IndexNone, IndexVoid, NumIndexStates:
+	case fleet.IndexNone, fleet.IndexVoid, fleet.NumIndexStates:
 	}
 }
 

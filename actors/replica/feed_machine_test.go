@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 )
@@ -26,7 +27,7 @@ type sluice struct {
 	runs   uint64 // begun so far
 	routed bool
 	shown  string // what is published: "", "events", "routed"
-	state  IndexState
+	state  fleet.IndexState
 	begins int // since the last tune
 	voids  int
 }
@@ -91,15 +92,15 @@ func (s *sluice) step(event any) []string {
 	}
 	require.Equal(s.t, s.state, s.m.state)
 	switch s.state {
-	case IndexNone:
+	case fleet.IndexNone:
 		require.Empty(s.t, s.shown)
-	case IndexVoid:
+	case fleet.IndexVoid:
 		require.NotEqual(s.t, "routed", s.shown)
-	case IndexLive, IndexReplaying, IndexPartial:
+	case fleet.IndexLive, fleet.IndexReplaying, fleet.IndexPartial:
 		require.Equal(s.t, "events", s.shown)
-	case IndexApproximate:
+	case fleet.IndexApproximate:
 		require.Equal(s.t, "routed", s.shown)
-	case NumIndexStates:
+	case fleet.NumIndexStates:
 	}
 	return s.words
 }
@@ -143,7 +144,7 @@ func liveSluice(t require.TestingT) *sluice {
 	s := newSluice(t, true)
 	s.step(lifeOf(1))
 	s.batch(engine.KVLive, false)
-	require.Equal(t, IndexLive, s.state)
+	require.Equal(t, fleet.IndexLive, s.state)
 	return s
 }
 
@@ -213,7 +214,7 @@ func TestABrokenFeedIsVoid(t *testing.T) {
 		s.pass(at.Sub(s.now))
 		require.NotZero(t, s.run)
 	}
-	for s.state != IndexApproximate {
+	for s.state != fleet.IndexApproximate {
 		s.breaks(errCut)
 		tries++
 		require.Less(t, tries, 12, "it backs off")
@@ -233,14 +234,14 @@ func TestASilentFeed(t *testing.T) {
 		tokens  scoring.Tokens
 		heard   bool // a batch comes after the work had begun
 		partial bool
-		want    IndexState
+		want    fleet.IndexState
 	}{
-		"work in silence":              {tokens: 100, want: IndexApproximate},
-		"work in silence, partial":     {tokens: 100, partial: true, want: IndexApproximate},
-		"work that is heard of":        {tokens: 100, heard: true, want: IndexLive},
-		"no whole block":               {tokens: 16, want: IndexLive}, // the last token may not be computed yet
-		"one block and the last token": {tokens: 17, want: IndexApproximate},
-		"no work":                      {want: IndexLive},
+		"work in silence":              {tokens: 100, want: fleet.IndexApproximate},
+		"work in silence, partial":     {tokens: 100, partial: true, want: fleet.IndexApproximate},
+		"work that is heard of":        {tokens: 100, heard: true, want: fleet.IndexLive},
+		"no whole block":               {tokens: 16, want: fleet.IndexLive}, // the last token may not be computed yet
+		"one block and the last token": {tokens: 17, want: fleet.IndexApproximate},
+		"no work":                      {want: fleet.IndexLive},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := liveSluice(t)
@@ -254,7 +255,7 @@ func TestASilentFeed(t *testing.T) {
 				s.batch(engine.KVLive, true)
 			}
 			s.pass(patience.Silence - time.Second - 1)
-			require.NotEqual(t, IndexApproximate, s.state)
+			require.NotEqual(t, fleet.IndexApproximate, s.state)
 			s.pass(patience.Silence)
 			require.Equal(t, c.want, s.state)
 		})
@@ -275,7 +276,7 @@ func TestASilentFeed(t *testing.T) {
 		s.step(lifeOf(1))
 		s.works(100)
 		s.pass(patience.Silence)
-		require.Equal(t, IndexApproximate, s.state)
+		require.Equal(t, fleet.IndexApproximate, s.state)
 	})
 }
 
@@ -291,7 +292,7 @@ func TestEventsFlowAgain(t *testing.T) {
 	require.Equal(t, []string{"forget", "show", "live"}, s.batch(engine.KVLive, true))
 	s.works(100)
 	s.pass(patience.Silence)
-	require.Equal(t, IndexApproximate, s.state, "and again")
+	require.Equal(t, fleet.IndexApproximate, s.state, "and again")
 }
 
 func TestANewLifeVoidsTheOld(t *testing.T) {
@@ -301,7 +302,7 @@ func TestANewLifeVoidsTheOld(t *testing.T) {
 	require.Equal(t, []string{"open"}, s.step(lifeOf(2)))
 	require.Empty(t, s.step(fed{run: old, state: engine.KVLive, events: true}), "the old life's word")
 	require.Empty(t, s.step(feedEnded{old, errCut}))
-	require.Equal(t, IndexVoid, s.state)
+	require.Equal(t, fleet.IndexVoid, s.state)
 	require.Equal(t, []string{"live", "begun"}, s.batch(engine.KVLive, false))
 	require.Equal(t, []string{"close", "void", "open"}, s.step(tune{blockTokens: 16, capacity: 3200, incarnation: 2}), "another capacity")
 }
@@ -329,7 +330,7 @@ func TestBlocksOfAnotherSize(t *testing.T) {
 	require.Equal(t, []string{"show"}, s.step(fed{run: s.run, state: engine.KVLive, events: true, moved: true}))
 	s.works(100)
 	s.pass(2 * patience.Silence)
-	require.Equal(t, IndexApproximate, s.state)
+	require.Equal(t, fleet.IndexApproximate, s.state)
 	require.Empty(t, s.step(fed{run: s.run, state: engine.KVReplaying, events: true, moved: true}))
 }
 
@@ -339,14 +340,14 @@ func TestASlotThatBeginsAnew(t *testing.T) {
 	require.Equal(t, []string{"anew"}, s.step(fed{run: s.run, state: engine.KVLive, anew: true}))
 	s.works(100)
 	s.pass(2 * patience.Silence)
-	require.Equal(t, IndexApproximate, s.state)
+	require.Equal(t, fleet.IndexApproximate, s.state)
 	require.Empty(t, s.step(fed{run: s.run, state: engine.KVReplaying, anew: true}))
 }
 
 // TestFeedMachineInAnyOrder: whatever comes, nothing is done that cannot be done, at most one slot is published and it is
 // the one that the state names; and a life is never left without a subscription, running or planned.
 func TestFeedMachineInAnyOrder(t *testing.T) {
-	seen := map[IndexState]int{}
+	seen := map[fleet.IndexState]int{}
 	did := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSluice(t, rapid.IntRange(0, 5).Draw(t, "source") > 0)
@@ -404,7 +405,7 @@ func TestFeedMachineInAnyOrder(t *testing.T) {
 		})
 	})
 	t.Log(seen, did)
-	for state := range NumIndexStates {
+	for state := range fleet.NumIndexStates {
 		require.Positive(t, seen[state], "%s never occurred", state)
 	}
 	require.Positive(t, did["stale"])

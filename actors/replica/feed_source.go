@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/prefix"
@@ -18,13 +19,13 @@ type Subscription struct {
 	indexes *Indexes
 	copies  prefix.Copies
 
-	figures *feedFigures
+	figures *fleet.FeedFigures
 	// hidden: nobody looks at the slot yet, and the feed wants to hear of every batch with events.
 	hidden atomic.Bool
 
 	mu     sync.Mutex
-	place  *Place   // guarded by mu
-	former []*Place // guarded by mu; slots of other block sizes, not given back yet
+	place  *fleet.Place   // guarded by mu
+	former []*fleet.Place // guarded by mu; slots of other block sizes, not given back yet
 
 	// The goroutine's own.
 	told      bool // the feed has heard of a batch
@@ -46,14 +47,14 @@ func (s *Subscription) settle(blockTokens scoring.Tokens) {
 }
 
 // now returns the slot that is written to.
-func (s *Subscription) now() *Place {
+func (s *Subscription) now() *fleet.Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.place
 }
 
 // takeFormer returns the slots that are not written to any more, once.
-func (s *Subscription) takeFormer() []*Place {
+func (s *Subscription) takeFormer() []*fleet.Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	former := s.former
@@ -63,7 +64,7 @@ func (s *Subscription) takeFormer() []*Place {
 
 // Take applies a batch to the slot. It returns news for [Feed.Message]; nil: there is none.
 func (s *Subscription) Take(now time.Time, b engine.KVBatch) (news any) {
-	s.figures.came(now)
+	s.figures.Came(now)
 	moved := s.resize(b.Events)
 	p := s.now()
 	if b.Reset {

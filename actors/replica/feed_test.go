@@ -12,6 +12,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/meter"
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
@@ -111,7 +112,7 @@ func blow(next actor.ReceiverFunc) actor.ReceiverFunc {
 type brook struct {
 	t      *testing.T
 	p      *publisher
-	ref    *Ref
+	ref    *fleet.Ref
 	system *actor.ActorSystem
 	feed   *actor.PID
 	begins []uint64 // lives of which the feed has said that it has begun
@@ -128,8 +129,8 @@ func inBrook(t *testing.T, caps engine.Capabilities, test func(*brook)) {
 		m, err := meter.New(meter.DefaultConfig())
 		require.NoError(t, err)
 		b.meter = m
-		b.ref = NewRef("r", "m", b.p, b.system.Root)
-		deps := Deps{Ref: b.ref, Indexes: NewIndexes("m"), Log: log, Meter: m.Register("r", "m")}
+		b.ref = fleet.NewRef("r", "m", b.p, b.system.Root)
+		deps := Deps{Ref: b.ref, Memory: NewMemory(), Indexes: NewIndexes("m"), Log: log, Meter: m.Register("r", "m")}
 		pid := make(chan *actor.PID, 1)
 		above := &parent{pid: pid, begins: &b.begins, feed: func(up *actor.PID) actor.Actor {
 			return newFeed(DefaultConfig("r", "m"), deps, up)
@@ -141,7 +142,7 @@ func inBrook(t *testing.T, caps engine.Capabilities, test func(*brook)) {
 		test(b)
 		require.NoError(t, b.system.Root.StopFuture(root).Wait())
 		require.Nil(t, b.ref.Place())
-		require.Equal(t, IndexNone, b.ref.Feed().State)
+		require.Equal(t, fleet.IndexNone, b.ref.Feed().State)
 		require.Empty(t, deps.Indexes.byBlock)
 		strategy.Close()
 		b.system.Shutdown()
@@ -181,7 +182,7 @@ func stores(blocks, blockTokens int) []prefix.Event {
 }
 
 // shows says what others see: the state, and how many blocks of the prompt count.
-func (b *brook) shows(state IndexState, blocks scoring.Blocks) {
+func (b *brook) shows(state fleet.IndexState, blocks scoring.Blocks) {
 	b.t.Helper()
 	require.Equal(b.t, state.String(), b.ref.Feed().State.String(), b.ref.Feed().Why)
 	require.Equal(b.t, blocks, b.held())
@@ -200,26 +201,26 @@ func (b *brook) held() scoring.Blocks {
 func (b *brook) served() {
 	began := time.Now()
 	b.pass(time.Second)
-	b.tell(Learned{Prompt: prompt(), FreshTokens: 65, Began: began})
+	b.tell(fleet.Learned{Prompt: prompt(), FreshTokens: 65, Began: began})
 }
 
 func TestFeedFollowsItsSource(t *testing.T) {
 	inBrook(t, withFeed, func(b *brook) {
-		b.shows(IndexVoid, 0)
+		b.shows(fleet.IndexVoid, 0)
 		require.Empty(t, b.begins)
 		b.p.says(engine.KVBatch{Reset: true})
-		b.shows(IndexLive, 0)
+		b.shows(fleet.IndexLive, 0)
 		require.Equal(t, []uint64{1}, b.begins)
 		b.p.says(engine.KVBatch{Seq: 1, Events: stores(4, 16)})
-		b.shows(IndexLive, 4)
+		b.shows(fleet.IndexLive, 4)
 		require.EqualValues(t, 1, b.ref.Place().Incarnation)
 
 		b.p.says(engine.KVBatch{Seq: 2, State: engine.KVReplaying, Gap: true})
-		b.shows(IndexReplaying, 4)
+		b.shows(fleet.IndexReplaying, 4)
 		b.p.says(engine.KVBatch{Seq: 3, Events: []prefix.Event{{Kind: prefix.Removed, Hashes: []uint64{103}}}})
-		b.shows(IndexLive, 3)
+		b.shows(fleet.IndexLive, 3)
 		b.p.says(engine.KVBatch{Reset: true, State: engine.KVPartial})
-		b.shows(IndexPartial, 0)
+		b.shows(fleet.IndexPartial, 0)
 		require.Equal(t, 1, b.p.subscriptions())
 	})
 }
@@ -228,16 +229,16 @@ func TestFeedOfASilentSource(t *testing.T) {
 	inBrook(t, withFeed, func(b *brook) {
 		b.p.says(engine.KVBatch{Reset: true, Events: stores(4, 16)})
 		b.pass(time.Hour)
-		b.shows(IndexLive, 4)
+		b.shows(fleet.IndexLive, 4)
 		b.served()
 		b.pass(DefaultConfig("r", "m").FeedSilence)
-		b.shows(IndexApproximate, 4) // what was served in silence is known
+		b.shows(fleet.IndexApproximate, 4) // what was served in silence is known
 		b.pass(time.Second)
 		require.Equal(t, 2, b.p.subscriptions(), "it is listened to on")
 		b.p.says(engine.KVBatch{Reset: true, Events: stores(2, 16)})
-		b.shows(IndexApproximate, 4)
+		b.shows(fleet.IndexApproximate, 4)
 		b.p.says(engine.KVBatch{Seq: 9, Events: []prefix.Event{{Kind: prefix.Removed, Hashes: []uint64{101}}}})
-		b.shows(IndexLive, 1)
+		b.shows(fleet.IndexLive, 1)
 	})
 }
 
@@ -245,23 +246,23 @@ func TestFeedOfABrokenSource(t *testing.T) {
 	inBrook(t, withFeed, func(b *brook) {
 		b.p.says(engine.KVBatch{Reset: true, Events: stores(4, 16)})
 		b.p.fails(errCut)
-		b.shows(IndexVoid, 0)
+		b.shows(fleet.IndexVoid, 0)
 		b.pass(time.Second)
 		require.Equal(t, 2, b.p.subscriptions())
 		b.p.says(engine.KVBatch{Reset: true, Events: stores(3, 16)})
-		b.shows(IndexLive, 3)
+		b.shows(fleet.IndexLive, 3)
 	})
 }
 
 func TestFeedOfAnEngineThatPublishesNothing(t *testing.T) {
 	inBrook(t, withFeed, func(b *brook) {
 		b.p.fails(fmt.Errorf("no: %w", engine.ErrNoKVEvents))
-		b.shows(IndexApproximate, 0)
+		b.shows(fleet.IndexApproximate, 0)
 		require.Equal(t, []uint64{1}, b.begins, "the replica need not wait")
-		b.tell(Learned{Prompt: prompt()[:20], Output: prompt()[20:40]})
-		b.shows(IndexApproximate, 2)
+		b.tell(fleet.Learned{Prompt: prompt()[:20], Output: prompt()[20:40]})
+		b.shows(fleet.IndexApproximate, 2)
 		b.tell(lifeOf(2))
-		b.shows(IndexVoid, 0)
+		b.shows(fleet.IndexVoid, 0)
 		require.Equal(t, 2, b.p.subscriptions(), "another life may publish")
 	})
 }
@@ -273,17 +274,17 @@ func TestFeedOfANewLife(t *testing.T) {
 		b.tell(void{})
 		b.tell(lifeOf(2))
 		b.p.fails(engine.ErrNoKVEvents)
-		b.shows(IndexApproximate, 0) // what the old life has computed is not cached in the new one
+		b.shows(fleet.IndexApproximate, 0) // what the old life has computed is not cached in the new one
 	})
 	inBrook(t, withFeed, func(b *brook) {
 		b.p.says(engine.KVBatch{Reset: true, Events: stores(4, 16)})
 		b.tell(void{})
-		b.shows(IndexVoid, 0)
+		b.shows(fleet.IndexVoid, 0)
 		b.tell(lifeOf(2))
-		b.shows(IndexVoid, 0)
+		b.shows(fleet.IndexVoid, 0)
 		require.EqualValues(t, 2, b.ref.Place().Incarnation)
 		b.p.says(engine.KVBatch{Reset: true, Events: stores(1, 16)})
-		b.shows(IndexLive, 1)
+		b.shows(fleet.IndexLive, 1)
 		require.Equal(t, []uint64{1, 2}, b.begins)
 	})
 }
@@ -313,7 +314,7 @@ func TestFeedOfOtherBlocks(t *testing.T) {
 					b.p.says(engine.KVBatch{Seq: uint64(i) + 1, Events: events}) //nolint:gosec // small
 				}
 				require.Equal(t, c.size, b.ref.Place().BlockTokens)
-				b.shows(IndexLive, c.blocks)
+				b.shows(fleet.IndexLive, c.blocks)
 			})
 		})
 	}
@@ -324,13 +325,13 @@ func TestFeedOutlivesItsPanics(t *testing.T) {
 	inBrook(t, withFeed, func(b *brook) {
 		b.p.says(engine.KVBatch{Reset: true, Events: stores(4, 16)})
 		b.tell(fed{run: 1, state: engine.KVLive}) // nothing new
-		b.tell(Learned{Prompt: nil, Began: time.Now()})
+		b.tell(fleet.Learned{Prompt: nil, Began: time.Now()})
 		b.tell(blast{})
 		b.pass(time.Minute)
-		b.shows(IndexVoid, 0)
+		b.shows(fleet.IndexVoid, 0)
 		require.Equal(t, 2, b.p.subscriptions())
 		b.p.says(engine.KVBatch{Reset: true, Events: stores(2, 16)})
-		b.shows(IndexLive, 2)
+		b.shows(fleet.IndexLive, 2)
 	})
 }
 
@@ -338,8 +339,8 @@ func TestKeysOfWhatWasLearned(t *testing.T) {
 	all := tokensOf(70)
 	want := prefix.AppendKeys(nil, 7, all, 16)
 	for cut := range all {
-		l := Learned{Prompt: all[:cut], Output: all[cut:]}
-		require.Equal(t, want, l.keys(7, 16), "cut at %d", cut)
+		l := fleet.Learned{Prompt: all[:cut], Output: all[cut:]}
+		require.Equal(t, want, keysOf(&l, 7, 16), "cut at %d", cut)
 	}
 }
 
@@ -351,10 +352,10 @@ func TestFeedOfAnIndexThatRanOver(t *testing.T) {
 		over := stores(int(lifeOf(1).capacity)/16*prefix.DefaultConfig().OverflowFactor+1, 16)
 		b.p.says(engine.KVBatch{Seq: 1, Events: over})
 		b.pass(2 * reportEvery)
-		b.shows(IndexVoid, 0)
+		b.shows(fleet.IndexVoid, 0)
 		require.Equal(t, 2, b.p.subscriptions())
 		b.p.says(engine.KVBatch{Reset: true, Events: stores(2, 16)})
-		b.shows(IndexLive, 2)
+		b.shows(fleet.IndexLive, 2)
 		b.pass(time.Hour)
 		require.Equal(t, 2, b.p.subscriptions())
 	})
@@ -368,19 +369,19 @@ func TestFeedOfAMisleadingSource(t *testing.T) {
 		b.pass(time.Second)
 		began := time.Now()
 		for range prefix.AuditWindow - 1 {
-			b.tell(Cached{Incarnation: 1, Began: began, PredictedTokens: 64})
+			b.tell(fleet.Cached{Incarnation: 1, Began: began, PredictedTokens: 64})
 		}
-		b.tell(Cached{Incarnation: 2, Began: began, PredictedTokens: 64}) // of another life
-		b.shows(IndexLive, 4)
-		b.tell(Cached{Incarnation: 1, Began: began, PredictedTokens: 64})
-		b.shows(IndexVoid, 0)
+		b.tell(fleet.Cached{Incarnation: 2, Began: began, PredictedTokens: 64}) // of another life
+		b.shows(fleet.IndexLive, 4)
+		b.tell(fleet.Cached{Incarnation: 1, Began: began, PredictedTokens: 64})
+		b.shows(fleet.IndexVoid, 0)
 		b.pass(time.Second)
 		b.p.says(engine.KVBatch{Reset: true, Events: stores(1, 16)})
-		b.shows(IndexLive, 1)
+		b.shows(fleet.IndexLive, 1)
 		for range prefix.AuditWindow {
-			b.tell(Cached{Incarnation: 1, Began: began, PredictedTokens: 64})
+			b.tell(fleet.Cached{Incarnation: 1, Began: began, PredictedTokens: 64})
 		}
-		b.shows(IndexLive, 1)
+		b.shows(fleet.IndexLive, 1)
 		require.Equal(t, 2, b.p.subscriptions())
 		require.EqualValues(t, (2*prefix.AuditWindow+1)*64, b.ref.Feed().PredictedTokens)
 	})
@@ -389,24 +390,24 @@ func TestFeedOfAMisleadingSource(t *testing.T) {
 		b.pass(time.Second)
 		for _, again := range []bool{false, true} { // the source itself begins anew in between
 			for range prefix.AuditWindow - 1 {
-				b.tell(Cached{Incarnation: 1, Began: time.Now(), PredictedTokens: 64})
+				b.tell(fleet.Cached{Incarnation: 1, Began: time.Now(), PredictedTokens: 64})
 			}
 			if !again {
 				b.p.says(engine.KVBatch{Seq: 1, Reset: true, Events: stores(4, 16)})
 			}
 		}
-		b.shows(IndexLive, 4)
-		b.tell(Cached{Incarnation: 1, Began: time.Now(), PredictedTokens: 64})
-		b.shows(IndexVoid, 0)
+		b.shows(fleet.IndexLive, 4)
+		b.tell(fleet.Cached{Incarnation: 1, Began: time.Now(), PredictedTokens: 64})
+		b.shows(fleet.IndexVoid, 0)
 	})
 	inBrook(t, withoutFeed, func(b *brook) {
 		b.served()
-		b.shows(IndexApproximate, 4)
+		b.shows(fleet.IndexApproximate, 4)
 		for range prefix.AuditWindow {
-			b.tell(Cached{Incarnation: 1, Began: time.Now(), PredictedTokens: 64})
+			b.tell(fleet.Cached{Incarnation: 1, Began: time.Now(), PredictedTokens: 64})
 		}
-		b.shows(IndexApproximate, 0)
+		b.shows(fleet.IndexApproximate, 0)
 		b.served()
-		b.shows(IndexApproximate, 4)
+		b.shows(fleet.IndexApproximate, 4)
 	})
 }

@@ -3,6 +3,7 @@ package replica
 import (
 	"sync"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/scoring"
 	"plimsoll/scoring/prefix"
 )
@@ -53,9 +54,9 @@ func (x *Indexes) Leave(blockTokens scoring.Tokens) {
 }
 
 // newPlace takes a slot in the index of a block size for a replica's life.
-func newPlace(x *Indexes, life tune, blockTokens scoring.Tokens, source prefix.Source, copies prefix.Copies) *Place {
+func newPlace(x *Indexes, life tune, blockTokens scoring.Tokens, source prefix.Source, copies prefix.Copies) *fleet.Place {
 	ix := x.Join(blockTokens)
-	return &Place{
+	return &fleet.Place{
 		Index: ix, BlockTokens: blockTokens, Incarnation: life.incarnation,
 		Slot: ix.Add(prefix.SlotConfig{
 			Source: source, Copies: copies, CapacityBlocks: scoring.Blocks(max(1, life.capacity/blockTokens)),
@@ -64,7 +65,7 @@ func newPlace(x *Indexes, life tune, blockTokens scoring.Tokens, source prefix.S
 }
 
 // free gives the place's slot in x back. Nothing may write to it any more.
-func (p *Place) free(x *Indexes) {
+func free(p *fleet.Place, x *Indexes) {
 	p.Index.Remove(p.Slot)
 	x.Leave(p.BlockTokens)
 }

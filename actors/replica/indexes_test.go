@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/scoring"
 	"plimsoll/scoring/prefix"
 )
@@ -13,19 +14,19 @@ import (
 func TestIndexes(t *testing.T) {
 	x := NewIndexes("m")
 	life := tune{capacity: 1000}
-	place := func(size scoring.Tokens) *Place { return newPlace(x, life, size, prefix.Events, prefix.Counted) }
+	place := func(size scoring.Tokens) *fleet.Place { return newPlace(x, life, size, prefix.Events, prefix.Counted) }
 	a, b, c := place(16), place(16), place(32)
 	require.Same(t, a.Index, b.Index)
 	require.NotSame(t, a.Index, c.Index)
 	require.Equal(t, 32, c.Index.BlockTokens())
-	a.free(x)
+	free(a, x)
 	d := place(16)
 	require.Same(t, b.Index, d.Index)
-	b.free(x)
-	d.free(x)
+	free(b, x)
+	free(d, x)
 	require.NotSame(t, b.Index, place(16).Index)
 	for size := scoring.Tokens(100); size < 200; size++ { // a publisher whose blocks grow
-		place(size).free(x)
+		free(place(size), x)
 	}
 	require.Len(t, x.byBlock, 2)
 }

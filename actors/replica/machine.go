@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
 	"plimsoll/scoring"
@@ -31,7 +32,7 @@ type (
 	voidIndex struct{}
 	// entered reports a change of state.
 	entered struct {
-		from, to State
+		from, to fleet.State
 		why      string
 	}
 	// alarm reports something an operator should know.
@@ -77,7 +78,7 @@ type machine struct {
 	caps  engine.Capabilities
 	epoch uint64
 
-	state       State
+	state       fleet.State
 	since       time.Time
 	life        life
 	told        bool // the engine has said its limits
@@ -122,7 +123,7 @@ type machine struct {
 // what it says of the engine and of what lingers there still holds, what else it says of the ledger is void until the awaited
 // calls have announced their tickets. A first epoch awaits none.
 func newMachine(
-	now time.Time, cfg Config, caps engine.Capabilities, rng *rand.Rand, l life, awaited int, old *Snapshot,
+	now time.Time, cfg Config, caps engine.Capabilities, rng *rand.Rand, l life, awaited int, old *fleet.Snapshot,
 ) *machine {
 	m := &machine{
 		cfg: cfg, caps: caps, epoch: old.Epoch, life: l, since: now, ledger: ledger.New(scoring.Limits{}),
@@ -138,9 +139,9 @@ func newMachine(
 		m.ledger.Restore(now, t.Claim, ledger.Running, t.Produced)
 		m.ledger.Linger(t.Claim.Ticket, now, t.Until)
 	}
-	if m.state == Ready || m.state == Warming {
+	if m.state == fleet.Ready || m.state == fleet.Warming {
 		// The children are new: a probe and the feed are awaited again, and requests with them.
-		m.state, m.feedBy = Warming, now.Add(cfg.FeedWait)
+		m.state, m.feedBy = fleet.Warming, now.Add(cfg.FeedWait)
 	}
 	m.watch.life = now
 	m.signs = signs{token: now, silent: old.Held, held: old.Held}
@@ -169,31 +170,31 @@ func (m *machine) step(now time.Time, message any) []effect {
 	m.out = nil
 	prefilling := m.ledger.Tickets(ledger.Reserved) > 0
 	switch e := message.(type) {
-	case *Reserve:
+	case *fleet.Reserve:
 		m.reserve(now, e)
-	case Started:
+	case fleet.Started:
 		if m.ledger.Start(e.Ticket, now) {
 			m.sheds, m.distrusts = 0, 0
 			m.emit(publish{room: m.climb(now)})
 		}
-	case Progress:
+	case fleet.Progress:
 		if m.ledger.Grow(e.Ticket, e.Produced) {
 			m.emit(publish{})
 		}
-	case End:
+	case fleet.End:
 		if m.ledger.End(e.Ticket, e.Reason) {
 			if e.Reason == ledger.Finished {
 				m.watch.breaks = 0
 			}
 			m.freed(now)
 		}
-	case Linger:
+	case fleet.Linger:
 		m.linger(now, &e.Attempt)
-	case Late:
+	case fleet.Late:
 		m.late(now, e.Ticket)
-	case AttemptFailed:
+	case fleet.AttemptFailed:
 		m.attemptFailed(now, e)
-	case Announced:
+	case fleet.Announced:
 		m.announced(now, e)
 	case Probed:
 		m.probed(now, e)
@@ -205,14 +206,14 @@ func (m *machine) step(now time.Time, message any) []effect {
 			m.settle(now)
 			m.emit(publish{})
 		}
-		if m.state == Starting || m.state == Down {
+		if m.state == fleet.Starting || m.state == fleet.Down {
 			m.emit(hurryProbe{}) // somebody is there
 		}
-	case Drain:
+	case fleet.Drain:
 		m.drain(now, e)
-	case Undrain:
+	case fleet.Undrain:
 		m.undrain(now)
-	case Beats:
+	case fleet.Beats:
 		m.beats(now, e)
 	case canaryDone:
 		m.canaryDone(now, e)
@@ -226,7 +227,7 @@ func (m *machine) step(now time.Time, message any) []effect {
 	return m.out
 }
 
-func (m *machine) reserve(now time.Time, r *Reserve) {
+func (m *machine) reserve(now time.Time, r *fleet.Reserve) {
 	m.answered = r.Claim.Ticket
 	reason := ledger.Closed
 	open := m.state.Routable() && !m.recovering && m.watch.phase < suspect
@@ -252,8 +253,8 @@ func (m *machine) freed(now time.Time) {
 
 // drained ends a drain when nothing is booked any more and nothing can be announced.
 func (m *machine) drained(now time.Time) {
-	if m.state == Draining && !m.keep && !m.recovering && m.ledger.Empty() {
-		m.enter(now, Gone, "drained")
+	if m.state == fleet.Draining && !m.keep && !m.recovering && m.ledger.Empty() {
+		m.enter(now, fleet.Gone, "drained")
 	}
 }
 
@@ -268,7 +269,7 @@ func (m *machine) nextTick() (time.Time, bool) {
 	if m.recovering {
 		sooner(m.openAt)
 	}
-	if m.state == Warming && m.tuned { // before that nothing but a probe moves it on
+	if m.state == fleet.Warming && m.tuned { // before that nothing but a probe moves it on
 		sooner(m.feedBy)
 	}
 	if !m.coolingUntil.IsZero() {
@@ -291,7 +292,7 @@ func (m *machine) nextTick() (time.Time, bool) {
 
 // attemptFailed ends or lingers the ticket and draws the conclusion about the engine. A ticket that is not booked belongs
 // to another life of the engine, of which nothing is to be concluded.
-func (m *machine) attemptFailed(now time.Time, e AttemptFailed) {
+func (m *machine) attemptFailed(now time.Time, e fleet.AttemptFailed) {
 	ticket := e.Claim.Ticket
 	booked := m.ledger.State(ticket) != ledger.Ended
 	switch e.Failure.Kind {
@@ -346,12 +347,12 @@ func (m *machine) shed(now time.Time, retryAfter time.Duration) {
 // again after a time that doubles.
 func (m *machine) distrust(now time.Time, why string) {
 	m.lastError = why
-	if m.state != Ready && m.state != Warming {
+	if m.state != fleet.Ready && m.state != fleet.Warming {
 		return
 	}
 	m.distrusts++
 	m.distrustedTo = now.Add(doubled(m.cfg.DegradedFirst, m.cfg.DegradedCap, m.distrusts))
-	m.enter(now, Degraded, why)
+	m.enter(now, fleet.Degraded, why)
 }
 
 // doubled is the n-th of a row of times, the first of which is first and each the double of the one before, up to most.
@@ -370,7 +371,7 @@ func (m *machine) endFailed(now time.Time, t scoring.Ticket) {
 	}
 }
 
-func (m *machine) announced(now time.Time, a Announced) {
+func (m *machine) announced(now time.Time, a fleet.Announced) {
 	if a.Epoch != m.epoch || !m.recovering {
 		return
 	}
@@ -405,7 +406,7 @@ func (m *machine) tick(now time.Time) {
 	if m.recovering && !now.Before(m.openAt) {
 		m.open(now)
 	}
-	if m.state == Warming {
+	if m.state == fleet.Warming {
 		m.settle(now)
 	}
 	if !m.coolingUntil.IsZero() && !now.Before(m.coolingUntil) {
@@ -419,7 +420,7 @@ func (m *machine) tick(now time.Time) {
 	m.crest(now)
 }
 
-func (m *machine) enter(now time.Time, to State, why string) {
+func (m *machine) enter(now time.Time, to fleet.State, why string) {
 	from := m.state
 	if from == to {
 		m.emit(publish{})
@@ -427,7 +428,7 @@ func (m *machine) enter(now time.Time, to State, why string) {
 	}
 	m.state, m.since = to, now
 	m.ramp = nil
-	if to == Ready {
+	if to == fleet.Ready {
 		m.ramp = m.newRamp()
 	}
 	m.emit(entered{from, to, why})
@@ -435,12 +436,12 @@ func (m *machine) enter(now time.Time, to State, why string) {
 }
 
 // snapshot is what others may know now.
-func (m *machine) snapshot() *Snapshot {
+func (m *machine) snapshot() *fleet.Snapshot {
 	var lingering []ledger.Lingerer
 	if !m.caps.ConfirmsAbort {
 		lingering = m.ledger.Lingerers()
 	}
-	return &Snapshot{
+	return &fleet.Snapshot{
 		Lingering: lingering, Held: m.signs.held,
 		ID: m.cfg.ID, Epoch: m.epoch, Incarnation: m.life.incarnation, State: m.state, Recovering: m.recovering,
 		Told: m.told, Load: m.ledger.Load(), Answered: m.answered, CoolingUntil: m.coolingUntil, EngineModel: m.engineModel,

@@ -1,36 +1,40 @@
 package replica
 
-import "time"
+import (
+	"time"
+
+	"plimsoll/actors/fleet"
+)
 
 // leaveAgain is how long after its legs were told to leave a draining replica tells those that are still there: there was
 // no other place for them.
 const leaveAgain = time.Second
 
 // drain takes nothing new. A second order may set another time, or let a replica go that was to stay.
-func (m *machine) drain(now time.Time, e Drain) {
+func (m *machine) drain(now time.Time, e fleet.Drain) {
 	switch m.state {
-	case Gone:
+	case fleet.Gone:
 		return
-	case Starting, Down:
+	case fleet.Starting, fleet.Down:
 		if !e.Keep {
-			m.enter(now, Gone, "drained while down")
+			m.enter(now, fleet.Gone, "drained while down")
 			return
 		}
-	case Warming, Ready, Degraded, Draining, NumStates:
+	case fleet.Warming, fleet.Ready, fleet.Degraded, fleet.Draining, fleet.NumStates:
 	}
 	m.leaveBy, m.keep = e.Leave, e.Keep
-	m.enter(now, Draining, "asked to drain")
+	m.enter(now, fleet.Draining, "asked to drain")
 	m.drained(now)
 }
 
 // undrain takes a drain back. Whatever the replica was before, it must show anew that it serves.
 func (m *machine) undrain(now time.Time) {
-	if m.state != Draining || !m.keep {
+	if m.state != fleet.Draining || !m.keep {
 		return
 	}
 	m.leaveBy, m.keep = nil, false
 	if m.watch.phase == hung || m.failedProbes > 0 || !m.told {
-		m.enter(now, Down, "asked back")
+		m.enter(now, fleet.Down, "asked back")
 		m.emit(hurryProbe{})
 		return
 	}
@@ -49,7 +53,7 @@ func (m *machine) leave(now time.Time) {
 }
 
 func (m *machine) nextLeave() (time.Time, bool) {
-	if m.state != Draining || m.leaveBy == nil || !m.busy() {
+	if m.state != fleet.Draining || m.leaveBy == nil || !m.busy() {
 		return time.Time{}, false
 	}
 	return *m.leaveBy, true

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -17,8 +18,8 @@ func TestDrainDeadline(t *testing.T) {
 	w.m.cfg.HangBlind, w.m.cfg.HangLeast = time.Hour, time.Hour
 	tickets := w.run(2)
 	leave := w.now.Add(30 * time.Second)
-	w.at(0, Drain{Leave: &leave})
-	require.Equal(t, Draining, w.m.state)
+	w.at(0, fleet.Drain{Leave: &leave})
+	require.Equal(t, fleet.Draining, w.m.state)
 	require.Equal(t, ledger.Closed, w.reserve(w.claim()))
 	w.pass(28*time.Second, true)
 	require.Zero(t, count[evict](w.all))
@@ -28,72 +29,72 @@ func TestDrainDeadline(t *testing.T) {
 	require.False(t, e.hung)
 	w.pass(10*time.Second, true)
 	require.GreaterOrEqual(t, count[evict](w.all), 10)
-	require.Equal(t, Draining, w.m.state)
+	require.Equal(t, fleet.Draining, w.m.state)
 	for _, ticket := range tickets {
-		w.at(0, Linger{of(ticket)})
+		w.at(0, fleet.Linger{Attempt: of(ticket)})
 	}
 	told := count[evict](w.all)
 	w.pass(time.Minute, true)
 	require.Equal(t, told, count[evict](w.all))
-	require.Equal(t, Gone, w.m.state)
+	require.Equal(t, fleet.Gone, w.m.state)
 	require.Zero(t, w.m.snapshot().Strikes)
 }
 
 // TestDrainAndBack: a replica that is to stay stays, from whatever state, and must show that it serves when it is asked back.
 func TestDrainAndBack(t *testing.T) {
 	for _, c := range []struct {
-		from, back State
-	}{{Starting, Down}, {Warming, Ready}, {Ready, Ready}, {Degraded, Ready}, {Down, Down}} {
+		from, back fleet.State
+	}{{fleet.Starting, fleet.Down}, {fleet.Warming, fleet.Ready}, {fleet.Ready, fleet.Ready}, {fleet.Degraded, fleet.Ready}, {fleet.Down, fleet.Down}} {
 		t.Run(c.from.String(), func(t *testing.T) {
 			b := reach(t, c.from)
-			b.step(Drain{Keep: true})
-			require.Equal(t, Draining, b.m.state)
+			b.step(fleet.Drain{Keep: true})
+			require.Equal(t, fleet.Draining, b.m.state)
 			require.True(t, b.m.snapshot().Kept)
 			for range 3 {
-				if c.back == Ready {
+				if c.back == fleet.Ready {
 					b.probed(status("a"))
 					b.step(FeedReady{1})
 				}
-				require.Equal(t, Draining, b.m.state)
+				require.Equal(t, fleet.Draining, b.m.state)
 			}
 			require.Equal(t, ledger.Closed, b.reserve(b.claim()))
 			again := restarted(b, 0)
-			require.Equal(t, Draining, again.m.state, "a new instance knows of it")
+			require.Equal(t, fleet.Draining, again.m.state, "a new instance knows of it")
 			require.True(t, again.m.snapshot().Kept)
-			b.step(Undrain{})
+			b.step(fleet.Undrain{})
 			require.Equal(t, c.back, b.m.state)
 			require.False(t, b.m.snapshot().Kept)
 			b.probed(status("a"))
 			b.step(FeedReady{1})
-			require.Equal(t, Ready, b.m.state)
+			require.Equal(t, fleet.Ready, b.m.state)
 			require.Equal(t, ledger.None, b.reserve(b.claim()))
 		})
 	}
-	b := reach(t, Ready)
-	b.step(Undrain{})
-	require.Equal(t, Ready, b.m.state)
-	b.step(Drain{Keep: true})
-	b.step(Drain{})
-	require.Equal(t, Gone, b.m.state, "a later order lets it go")
-	b.step(Undrain{})
-	require.Equal(t, Gone, b.m.state)
+	b := reach(t, fleet.Ready)
+	b.step(fleet.Undrain{})
+	require.Equal(t, fleet.Ready, b.m.state)
+	b.step(fleet.Drain{Keep: true})
+	b.step(fleet.Drain{})
+	require.Equal(t, fleet.Gone, b.m.state, "a later order lets it go")
+	b.step(fleet.Undrain{})
+	require.Equal(t, fleet.Gone, b.m.state)
 }
 
 // TestUndrainOfOneThatHung: a canary decides.
 func TestUndrainOfOneThatHung(t *testing.T) {
 	w := newWatched(t, 100, false)
 	w.run(1)
-	w.at(0, Drain{Keep: true})
+	w.at(0, fleet.Drain{Keep: true})
 	w.pass(time.Second, true)
-	require.Equal(t, Draining, w.m.state)
+	require.Equal(t, fleet.Draining, w.m.state)
 	require.True(t, w.m.snapshot().Hung)
-	w.at(0, Undrain{})
-	require.Equal(t, Down, w.m.state)
+	w.at(0, fleet.Undrain{})
+	require.Equal(t, fleet.Down, w.m.state)
 	w.pass(5*time.Second, true)
 	w.probe()
-	require.Equal(t, Down, w.m.state)
+	require.Equal(t, fleet.Down, w.m.state)
 	w.at(0, canaryDone{w.canaryOf(), nil})
-	require.Equal(t, Ready, w.m.state)
+	require.Equal(t, fleet.Ready, w.m.state)
 }
 
 // TestRamp: a replica that becomes ready opens with its successes; with time only after the first of them.
@@ -114,9 +115,9 @@ func TestRamp(t *testing.T) {
 	b.step(tick{})
 	quota(2)
 	first := b.granted()
-	require.True(t, room(b.step(Started{first})))
+	require.True(t, room(b.step(fleet.Started{Ticket: first})))
 	quota(4)
-	require.False(t, room(b.step(Started{first})), "once")
+	require.False(t, room(b.step(fleet.Started{Ticket: first})), "once")
 	quota(4)
 	b.now = b.now.Add(-time.Second)
 	at, ok := b.m.nextTick()
@@ -134,9 +135,9 @@ func TestRamp(t *testing.T) {
 		quota(2 + 2*n)
 		ticket := b.granted()
 		b.now = b.now.Add(-time.Second)
-		b.step(Started{ticket})
+		b.step(fleet.Started{Ticket: ticket})
 		b.now = b.now.Add(-time.Second)
-		b.step(End{Ticket: ticket, Reason: ledger.Finished})
+		b.step(fleet.End{Ticket: ticket, Reason: ledger.Finished})
 		b.now = b.now.Add(-time.Second)
 	}
 	require.Nil(t, b.m.snapshot().QuotaSeats, "all are open")

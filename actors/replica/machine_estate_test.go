@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -14,15 +15,17 @@ import (
 // TestWhatNobodyHasHeardOfLingers: a request may tell of an attempt's end before an instance of the actor has asked it what
 // it has there, and then it has nothing to announce any more. What the engine holds is booked by those words.
 func TestWhatNobodyHasHeardOfLingers(t *testing.T) {
-	linger := func(a Attempt) any { return Linger{a} }
-	failed := func(kind engine.FailKind) func(a Attempt) any {
-		return func(a Attempt) any { return AttemptFailed{a, &engine.Failure{Kind: kind, Message: "no"}} }
+	linger := func(a fleet.Attempt) any { return fleet.Linger{Attempt: a} }
+	failed := func(kind engine.FailKind) func(a fleet.Attempt) any {
+		return func(a fleet.Attempt) any {
+			return fleet.AttemptFailed{Attempt: a, Failure: &engine.Failure{Kind: kind, Message: "no"}}
+		}
 	}
-	now := func(a *Attempt, _ *bench) { a.Incarnation = 1 }
+	now := func(a *fleet.Attempt, _ *bench) { a.Incarnation = 1 }
 	for name, c := range map[string]struct {
 		caps  engine.Capabilities
-		words func(a Attempt) any
-		how   func(a *Attempt, b *bench)
+		words func(a fleet.Attempt) any
+		how   func(a *fleet.Attempt, b *bench)
 		want  ledger.State
 	}{
 		"given up":                       {withoutFeed, linger, now, ledger.Lingering},
@@ -33,12 +36,12 @@ func TestWhatNobodyHasHeardOfLingers(t *testing.T) {
 		"broken, the engine has let go":  {withFeed, failed(engine.Broken), now, ledger.Ended},
 		"refused":                        {withoutFeed, failed(engine.Refused), now, ledger.Ended},
 		"shed":                           {withoutFeed, failed(engine.Shed), now, ledger.Ended},
-		"of a life that is over":         {withoutFeed, linger, func(a *Attempt, _ *bench) { a.Incarnation = 0 }, ledger.Ended},
-		"ranked for a life that is over": {withoutFeed, linger, func(a *Attempt, b *bench) { a.Began = b.now }, ledger.Lingering},
-		"ended by this instance": {withoutFeed, linger, func(a *Attempt, b *bench) {
+		"of a life that is over":         {withoutFeed, linger, func(a *fleet.Attempt, _ *bench) { a.Incarnation = 0 }, ledger.Ended},
+		"ranked for a life that is over": {withoutFeed, linger, func(a *fleet.Attempt, b *bench) { a.Began = b.now }, ledger.Lingering},
+		"ended by this instance": {withoutFeed, linger, func(a *fleet.Attempt, b *bench) {
 			now(a, b)
 			require.Equal(t, ledger.None, b.reserve(a.Claim))
-			b.step(End{Ticket: a.Claim.Ticket})
+			b.step(fleet.End{Ticket: a.Claim.Ticket})
 		}, ledger.Ended},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,8 +50,8 @@ func TestWhatNobodyHasHeardOfLingers(t *testing.T) {
 			b = restarted(b, 0)
 			b.probed(status("a"))
 			b.step(FeedReady{1})
-			require.Equal(t, Ready, b.m.state)
-			a := Attempt{Claim: b.claim(), Produced: 60}
+			require.Equal(t, fleet.Ready, b.m.state)
+			a := fleet.Attempt{Claim: b.claim(), Produced: 60}
 			a.Claim.SequenceTokens = 500
 			c.how(&a, b)
 			b.step(c.words(a))
@@ -61,8 +64,8 @@ func TestWhatNobodyHasHeardOfLingers(t *testing.T) {
 			require.True(t, has[publish](b.last))
 			require.Greater(t, load.BookedBlocks, scoring.Blocks(10), "what it has grown past its claim too")
 			require.Zero(t, b.m.strikes.Strikes()+b.m.watch.breaks, "nothing is concluded from what nobody knew of")
-			b.step(Announced{Epoch: 2, Tickets: []Announcement{{a, ledger.Lingering}}})
-			b.step(End{Ticket: a.Claim.Ticket})
+			b.step(fleet.Announced{Epoch: 2, Tickets: []fleet.Announcement{{Attempt: a, State: ledger.Lingering}}})
+			b.step(fleet.End{Ticket: a.Claim.Ticket})
 			require.True(t, b.m.ledger.Empty())
 		})
 	}
@@ -70,15 +73,16 @@ func TestWhatNobodyHasHeardOfLingers(t *testing.T) {
 
 // estate is an actor's machine that fails, and its next instance.
 type estate struct {
-	t   *testing.T
-	now time.Time
-	ref *Ref
-	d   *Machine
+	t      *testing.T
+	now    time.Time
+	ref    *fleet.Ref
+	memory *Memory
+	d      *Machine
 }
 
 func newEstate(t *testing.T, caps engine.Capabilities) *estate {
 	t.Helper()
-	e := &estate{t: t, now: start, ref: NewRef("r", "m", &stub{caps: caps}, nil)}
+	e := &estate{t: t, now: start, ref: fleet.NewRef("r", "m", &stub{caps: caps}, nil), memory: NewMemory()}
 	e.begin()
 	e.hear(Probed{Status: status("a"), Began: e.now})
 	e.hear(FeedReady{1})
@@ -86,7 +90,7 @@ func newEstate(t *testing.T, caps engine.Capabilities) *estate {
 }
 
 func (e *estate) begin() {
-	e.d = NewMachine(e.now, testConfig(), e.ref, func(uint64) int { return 0 }, deafShell{})
+	e.d = NewMachine(e.now, testConfig(), e.ref, e.memory, func(uint64) int { return 0 }, deafShell{})
 }
 
 func (e *estate) hear(message any) {
@@ -104,54 +108,56 @@ func (e *estate) fail(message any) {
 // TestWhatAnActorFailedAt: of the message that its actor broke at, the next instance takes what nobody would say again.
 func TestWhatAnActorFailedAt(t *testing.T) {
 	later := start.Add(time.Hour)
-	claim := func(e *estate) Attempt {
+	claim := func(e *estate) fleet.Attempt {
 		c := ledger.Claim{Ticket: scoring.Ticket{Boot: 1, Number: 1}, PrivateBlocks: 10, Seats: 1, PromptTokens: 100, SequenceTokens: 160}
-		e.hear(&Reserve{Claim: c, Incarnation: 1})
+		e.hear(&fleet.Reserve{Claim: c, Incarnation: 1})
 		require.Equal(e.t, ledger.Reserved, e.d.State(c.Ticket))
-		return Attempt{Claim: c, Incarnation: 1, Began: e.now}
+		return fleet.Attempt{Claim: c, Incarnation: 1, Began: e.now}
 	}
 	for name, c := range map[string]struct {
 		at   func(e *estate) any
 		then func(t *testing.T, e *estate)
 	}{
 		"a ticket that is given up": {
-			func(e *estate) any { return Linger{claim(e)} },
+			func(e *estate) any { return fleet.Linger{Attempt: claim(e)} },
 			func(t *testing.T, e *estate) { require.Equal(t, 1, e.ref.Snapshot().Load.Lingering) },
 		},
 		"a ticket that broke": {
-			func(e *estate) any { return AttemptFailed{claim(e), &engine.Failure{Kind: engine.Broken}} },
+			func(e *estate) any {
+				return fleet.AttemptFailed{Attempt: claim(e), Failure: &engine.Failure{Kind: engine.Broken}}
+			},
 			func(t *testing.T, e *estate) { require.Equal(t, 1, e.ref.Snapshot().Load.Lingering) },
 		},
 		"a ticket that ends": { // of which nobody has anything to announce
-			func(e *estate) any { return End{Ticket: claim(e).Claim.Ticket} },
+			func(e *estate) any { return fleet.End{Ticket: claim(e).Claim.Ticket} },
 			func(t *testing.T, e *estate) { require.True(t, e.d.Empty()) },
 		},
 		"an order to drain": {
-			func(*estate) any { return Drain{Leave: &later, Keep: true} },
+			func(*estate) any { return fleet.Drain{Leave: &later, Keep: true} },
 			func(t *testing.T, e *estate) {
-				require.Equal(t, Draining, e.ref.Snapshot().State)
+				require.Equal(t, fleet.Draining, e.ref.Snapshot().State)
 				require.Equal(t, &later, e.ref.Snapshot().LeaveBy)
 				require.True(t, e.ref.Snapshot().Kept)
 			},
 		},
 		"an order to serve again": {
 			func(e *estate) any {
-				e.hear(Drain{Keep: true})
-				require.Equal(t, Draining, e.ref.Snapshot().State)
-				return Undrain{}
+				e.hear(fleet.Drain{Keep: true})
+				require.Equal(t, fleet.Draining, e.ref.Snapshot().State)
+				return fleet.Undrain{}
 			},
-			func(t *testing.T, e *estate) { require.Equal(t, Warming, e.ref.Snapshot().State) },
+			func(t *testing.T, e *estate) { require.Equal(t, fleet.Warming, e.ref.Snapshot().State) },
 		},
 		"an order to go": {
-			func(*estate) any { return Drain{} },
-			func(t *testing.T, e *estate) { require.Equal(t, Gone, e.ref.Snapshot().State) },
+			func(*estate) any { return fleet.Drain{} },
+			func(t *testing.T, e *estate) { require.Equal(t, fleet.Gone, e.ref.Snapshot().State) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEstate(t, withoutFeed)
 			e.fail(c.at(e))
 			c.then(t, e)
-			require.Empty(t, e.ref.inherit(), "once: what breaks two instances is not tried on a third")
+			require.Empty(t, e.memory.inherit(), "once: what breaks two instances is not tried on a third")
 		})
 	}
 }
@@ -160,7 +166,7 @@ func TestWhatAnActorFailedAt(t *testing.T) {
 func TestAnOldTokenIsNoLife(t *testing.T) {
 	e := newEstate(t, withoutFeed)
 	claim := ledger.Claim{Ticket: scoring.Ticket{Boot: 1, Number: 1}, PrivateBlocks: 10, Seats: 1, PromptTokens: 100, SequenceTokens: 160}
-	e.hear(&Reserve{Claim: claim, Incarnation: 1})
+	e.hear(&fleet.Reserve{Claim: claim, Incarnation: 1})
 	beat := e.ref.Beat()
 	e.now = e.now.Add(time.Millisecond)
 	beat.Heard(e.now)
@@ -170,7 +176,7 @@ func TestAnOldTokenIsNoLife(t *testing.T) {
 		e.now = at
 		e.d.Tick(e.now, deafShell{})
 	}
-	e.hear(Linger{Attempt{Claim: claim, Incarnation: 1}})
+	e.hear(fleet.Linger{Attempt: fleet.Attempt{Claim: claim, Incarnation: 1}})
 	e.fail(nil)
 	look := func() {
 		e.now = e.now.Add(time.Millisecond)
@@ -200,11 +206,11 @@ type deafShell struct{}
 
 func (deafShell) Grant(scoring.Ticket)                            {}
 func (deafShell) Refuse(scoring.Ticket, ledger.Reason)            {}
-func (deafShell) Publish(*Snapshot, bool)                         {}
+func (deafShell) Publish(*fleet.Snapshot, bool)                   {}
 func (deafShell) HurryProbe()                                     {}
 func (deafShell) TuneFeed(scoring.Tokens, scoring.Tokens, uint64) {}
 func (deafShell) VoidIndex()                                      {}
-func (deafShell) Entered(State, State, string)                    {}
+func (deafShell) Entered(fleet.State, fleet.State, string)        {}
 func (deafShell) Alarm(string)                                    {}
 func (deafShell) SendCanary(uint64, string)                       {}
 func (deafShell) CancelCanary()                                   {}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring/ledger"
 )
@@ -25,16 +26,16 @@ func TestBusyIsNotDead(t *testing.T) {
 		failure *engine.Failure
 		streams bool
 		tokens  bool
-		want    State
+		want    fleet.State
 		hangs   bool
 	}{
-		"late, its streams go on":        {late, true, true, Ready, false},
-		"late, its streams are silent":   {late, true, false, Down, true},
-		"late, it has nothing to do":     {late, false, false, Down, false},
-		"nobody connects, streams go on": {dial, true, true, Ready, false},
-		"refused, its streams go on":     {refused, true, true, Down, false},
-		"reset, its streams go on":       {reset, true, true, Down, false},
-		"5xx, its streams go on":         {said, true, true, Down, false},
+		"late, its streams go on":        {late, true, true, fleet.Ready, false},
+		"late, its streams are silent":   {late, true, false, fleet.Down, true},
+		"late, it has nothing to do":     {late, false, false, fleet.Down, false},
+		"nobody connects, streams go on": {dial, true, true, fleet.Ready, false},
+		"refused, its streams go on":     {refused, true, true, fleet.Down, false},
+		"reset, its streams go on":       {reset, true, true, fleet.Down, false},
+		"5xx, its streams go on":         {said, true, true, fleet.Down, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWatched(t, 100, false)
@@ -50,7 +51,7 @@ func TestBusyIsNotDead(t *testing.T) {
 					}
 				}
 				last := w.last
-				w.at(0, Beats{Last: &last})
+				w.at(0, fleet.Beats{Last: &last})
 				w.at(0, ProbeFailed{Failure: c.failure, Began: began})
 			}
 			require.Equal(t, c.want, w.m.state)
@@ -79,10 +80,10 @@ func TestANewProcessIsFoundSoon(t *testing.T) {
 	pause, _ := cfg.ProbePause(cfg.ProbeCap, &engine.Failure{Kind: engine.Refused})
 	require.Equal(t, cfg.RefusedCap, pause, "it was silent, and now nobody is there")
 
-	for _, st := range []State{Starting, Warming, Ready, Degraded, Draining, Down} {
+	for _, st := range []fleet.State{fleet.Starting, fleet.Warming, fleet.Ready, fleet.Degraded, fleet.Draining, fleet.Down} {
 		b := reach(t, st)
 		b.step(FeedReady{b.m.life.incarnation})
-		require.Equal(t, st == Starting || st == Down, has[hurryProbe](b.last), st)
+		require.Equal(t, st == fleet.Starting || st == fleet.Down, has[hurryProbe](b.last), st)
 	}
 }
 
@@ -117,7 +118,7 @@ func TestWhatIsCounted(t *testing.T) {
 			for range w.m.cfg.BreaksMax {
 				ticket := w.run(1)[0]
 				w.failed(ticket, engine.Broken)
-				w.at(0, End{Ticket: ticket, Reason: ledger.Failed})
+				w.at(0, fleet.End{Ticket: ticket, Reason: ledger.Failed})
 			}
 		}, 0, []strikeKind{breaks}},
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -44,7 +45,7 @@ func TestIncarnation(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := reach(t, Ready)
+			b := reach(t, fleet.Ready)
 			b.all = nil
 			c.happen(b)
 			want := uint64(1)
@@ -64,7 +65,7 @@ func TestIncarnation(t *testing.T) {
 
 // down lets probes fail until the replica counts as down.
 func down(b *bench, kind engine.FailKind) {
-	for b.m.state != Down {
+	for b.m.state != fleet.Down {
 		b.probeFailed(kind)
 	}
 }
@@ -72,15 +73,15 @@ func down(b *bench, kind engine.FailKind) {
 // TestRebirth: a new life voids tickets, cooling and distrust. What was granted since the old one was last seen may run on
 // the new one already: it stays booked until its stream ends it.
 func TestRebirth(t *testing.T) {
-	b := reach(t, Ready)
+	b := reach(t, fleet.Ready)
 	old := b.granted()
 	lingering := b.granted()
-	b.step(Linger{of(lingering)})
+	b.step(fleet.Linger{Attempt: of(lingering)})
 	b.probed(status("a"))
 	late := b.granted()
 	b.m.shed(b.now, 0)
 	b.probed(status("b"))
-	require.Equal(t, Warming, b.m.state)
+	require.Equal(t, fleet.Warming, b.m.state)
 	require.Equal(t, ledger.Ended, b.m.ledger.State(old))
 	require.Equal(t, ledger.Ended, b.m.ledger.State(lingering))
 	require.Equal(t, ledger.Reserved, b.m.ledger.State(late))
@@ -110,7 +111,7 @@ func TestOnItsWayAtRebirth(t *testing.T) {
 		"arrived":    {2 * testConfig().ReachWait, ledger.Ended},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := reach(t, Ready)
+			b := reach(t, fleet.Ready)
 			ticket := b.granted()
 			b.m.step(b.now.Add(c.before), Probed{Status: status("a"), Began: b.now.Add(c.before)})
 			b.m.step(b.now.Add(c.before), Probed{Status: status("b"), Began: b.now.Add(c.before)})
@@ -130,7 +131,7 @@ func lingers(t *testing.T, caps engine.Capabilities) (*bench, scoring.Ticket) {
 	b.step(FeedReady{1})
 	b.granted()
 	ticket := b.granted()
-	b.step(Linger{of(ticket)})
+	b.step(fleet.Linger{Attempt: of(ticket)})
 	require.Equal(t, ledger.Lingering, b.m.ledger.State(ticket))
 	return b, ticket
 }
@@ -167,7 +168,7 @@ func TestLingeringHasABound(t *testing.T) {
 	b.now = b.now.Add(time.Minute)
 	b.probed(figures(ptr(0), ptr(0), 99))
 	require.Equal(t, ledger.Lingering, b.m.ledger.State(ticket), "however long it hangs")
-	b.step(End{Ticket: ticket, Reason: ledger.Cancelled})
+	b.step(fleet.End{Ticket: ticket, Reason: ledger.Cancelled})
 	require.Equal(t, ledger.Ended, b.m.ledger.State(ticket))
 }
 
@@ -177,7 +178,7 @@ func TestFiguresEndLingering(t *testing.T) {
 	heard := func(after time.Duration) func(b *bench) {
 		return func(b *bench) {
 			at := b.now.Add(after)
-			b.step(Beats{Last: &at})
+			b.step(fleet.Beats{Last: &at})
 		}
 	}
 	for name, c := range map[string]struct {
@@ -221,7 +222,7 @@ func TestFiguresEndLingering(t *testing.T) {
 func TestWhatLingersIsOnHold(t *testing.T) {
 	late := ProbeFailed{Failure: &engine.Failure{Kind: engine.Broken, Err: context.DeadlineExceeded}}
 	probe := func(b *bench) { b.probed(status("a")) }
-	token := func(b *bench) { at := b.now.Add(time.Second); b.step(Beats{Last: &at}) }
+	token := func(b *bench) { at := b.now.Add(time.Second); b.step(fleet.Beats{Last: &at}) }
 	unanswered := func(b *bench) { late.Began = b.now; b.step(late) }
 	suspected := func(b *bench) { b.m.suspect(b.now); b.step(tick{}) }
 	struck := func(b *bench) { b.m.strike(b.now, hangs, "test"); b.step(tick{}) }
@@ -243,7 +244,7 @@ func TestWhatLingersIsOnHold(t *testing.T) {
 			b.m.watch.alone = true
 			c.goes(b)
 			b.now = b.now.Add(time.Minute)
-			b.step(Progress{Ticket: ticket, Produced: 1})
+			b.step(fleet.Progress{Ticket: ticket, Produced: 1})
 			require.Equal(t, ledger.Lingering, b.m.ledger.State(ticket))
 			c.comes(b)
 			probe(b)
@@ -257,7 +258,7 @@ func TestWhatLingersIsOnHold(t *testing.T) {
 		"nobody listens any more: nothing can linger there": {func(b *bench) {
 			b.step(ProbeFailed{Failure: &engine.Failure{Kind: engine.Refused}, Began: b.now})
 		}},
-		"it leaves, and will grant nothing": {func(b *bench) { b.step(Drain{}); unanswered(b) }},
+		"it leaves, and will grant nothing": {func(b *bench) { b.step(fleet.Drain{}); unanswered(b) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, ticket := lingers(t, withoutFeed)
@@ -284,35 +285,35 @@ func restarted(b *bench, calls int) *bench {
 // TestRestart: after a panic of ours nothing is granted before every live call has announced its tickets; what they
 // announce is booked as it was.
 func TestRestart(t *testing.T) {
-	b := reach(t, Ready)
+	b := reach(t, fleet.Ready)
 	reserved, running, lingering := b.claim(), b.claim(), b.claim()
 	running.SequenceTokens = 500
-	b.step(&Reserve{Claim: reserved, Incarnation: 1})
+	b.step(&fleet.Reserve{Claim: reserved, Incarnation: 1})
 	b = restarted(b, 3)
 	require.True(t, b.m.snapshot().Recovering)
 	require.EqualValues(t, 2, b.m.snapshot().Epoch)
-	require.Equal(t, Warming, b.m.state)
+	require.Equal(t, fleet.Warming, b.m.state)
 	require.Zero(t, b.m.snapshot().Load.BookedBlocks)
 	b.now = b.now.Add(-time.Second)
 	b.step(FeedReady{1})
 	b.now = b.now.Add(-time.Second)
 	b.probed(status("a"))
-	require.Equal(t, Ready, b.m.state)
+	require.Equal(t, fleet.Ready, b.m.state)
 	require.EqualValues(t, 1, b.m.snapshot().Incarnation, "an epoch is no new life")
 
-	announce := func(epoch uint64, as ...Announcement) {
+	announce := func(epoch uint64, as ...fleet.Announcement) {
 		b.now = b.now.Add(-time.Second)
-		b.step(Announced{Epoch: epoch, Tickets: as})
+		b.step(fleet.Announced{Epoch: epoch, Tickets: as})
 	}
 	b.now = b.now.Add(-time.Second)
 	require.Equal(t, ledger.Closed, b.reserve(b.claim()), "not before all have answered")
-	announce(1, Announcement{Attempt: Attempt{Claim: reserved, Incarnation: 1}})
+	announce(1, fleet.Announcement{Attempt: fleet.Attempt{Claim: reserved, Incarnation: 1}})
 	require.Equal(t, ledger.Ended, b.m.ledger.State(reserved.Ticket), "an answer to an epoch before")
-	announce(2, Announcement{Attempt: Attempt{Claim: reserved, Incarnation: 1}})
+	announce(2, fleet.Announcement{Attempt: fleet.Attempt{Claim: reserved, Incarnation: 1}})
 	announce(2,
-		Announcement{Attempt{Claim: running, Produced: 60, Incarnation: 1}, ledger.Running},
-		Announcement{Attempt{Claim: lingering, Incarnation: 1}, ledger.Lingering},
-		Announcement{Attempt{Claim: b.claim(), Incarnation: 0}, ledger.Running}) // of a life that is over
+		fleet.Announcement{Attempt: fleet.Attempt{Claim: running, Produced: 60, Incarnation: 1}, State: ledger.Running},
+		fleet.Announcement{Attempt: fleet.Attempt{Claim: lingering, Incarnation: 1}, State: ledger.Lingering},
+		fleet.Announcement{Attempt: fleet.Attempt{Claim: b.claim(), Incarnation: 0}, State: ledger.Running}) // of a life that is over
 	require.True(t, b.m.snapshot().Recovering)
 	announce(2)
 	require.True(t, room(b.last))
@@ -321,9 +322,9 @@ func TestRestart(t *testing.T) {
 	require.Equal(t, [...]int{1, 1, 1}, [...]int{load.Reserved, load.Running, load.Lingering})
 	require.EqualValues(t, 32, load.BookedBlocks)
 	require.EqualValues(t, 2, load.OverdraftBlocks, "what it has produced is beyond its claim")
-	b.step(End{Ticket: running.Ticket})
+	b.step(fleet.End{Ticket: running.Ticket})
 	require.Equal(t, ledger.None, b.reserve(b.claim()))
-	announce(2, Announcement{Attempt: Attempt{Claim: b.claim(), Incarnation: 1}})
+	announce(2, fleet.Announcement{Attempt: fleet.Attempt{Claim: b.claim(), Incarnation: 1}})
 	require.Equal(t, 3, b.m.snapshot().Load.SeatsBooked, "all have answered: nobody is asked any more")
 }
 
@@ -343,8 +344,8 @@ func TestLingeringOutlivesAPanic(t *testing.T) {
 			b.step(FeedReady{1})
 			claim := b.claim()
 			require.Equal(t, ledger.None, b.reserve(claim))
-			b.step(Started{claim.Ticket})
-			b.step(Linger{of(claim.Ticket)})
+			b.step(fleet.Started{Ticket: claim.Ticket})
+			b.step(fleet.Linger{Attempt: of(claim.Ticket)})
 			bound, lingers := b.m.ledger.NextExpiry()
 			require.True(t, lingers)
 			b = restarted(restarted(b, 0), 0)
@@ -360,7 +361,7 @@ func TestLingeringOutlivesAPanic(t *testing.T) {
 // TestWhatCameToALaterLifeOutlivesAPanic: a ticket that was granted before anybody knew that the engine had been restarted
 // may run on its new life. It names the old one, and is booked again all the same.
 func TestWhatCameToALaterLifeOutlivesAPanic(t *testing.T) {
-	b := reach(t, Ready)
+	b := reach(t, fleet.Ready)
 	early, late := b.claim(), b.claim()
 	require.Equal(t, ledger.None, b.reserve(early))
 	before := b.now
@@ -372,8 +373,8 @@ func TestWhatCameToALaterLifeOutlivesAPanic(t *testing.T) {
 	require.Equal(t, ledger.Ended, b.m.ledger.State(early.Ticket))
 	require.Equal(t, ledger.Reserved, b.m.ledger.State(late.Ticket))
 	b = restarted(b, 1)
-	b.step(Announced{Epoch: 2, Tickets: []Announcement{
-		{Attempt: Attempt{Claim: early, Incarnation: 1, Began: before}}, {Attempt: Attempt{Claim: late, Incarnation: 1, Began: after}},
+	b.step(fleet.Announced{Epoch: 2, Tickets: []fleet.Announcement{
+		{Attempt: fleet.Attempt{Claim: early, Incarnation: 1, Began: before}}, {Attempt: fleet.Attempt{Claim: late, Incarnation: 1, Began: after}},
 	}})
 	require.Equal(t, ledger.Ended, b.m.ledger.State(early.Ticket))
 	require.Equal(t, ledger.Reserved, b.m.ledger.State(late.Ticket))
@@ -381,7 +382,7 @@ func TestWhatCameToALaterLifeOutlivesAPanic(t *testing.T) {
 
 // TestRestartIsBounded: a call that does not answer is waited for a second, no longer.
 func TestRestartIsBounded(t *testing.T) {
-	b := restarted(reach(t, Ready), 1)
+	b := restarted(reach(t, fleet.Ready), 1)
 	at, ok := b.m.nextTick()
 	require.True(t, ok)
 	require.Equal(t, b.now.Add(time.Second), at)
@@ -393,18 +394,19 @@ func TestRestartIsBounded(t *testing.T) {
 
 // TestRestartInEveryState: what the engine was found to be holds on, whoever looks.
 func TestRestartInEveryState(t *testing.T) {
-	for from := range NumStates {
+	for from := range fleet.NumStates {
 		b := reach(t, from)
 		b.m.coolingUntil = b.now.Add(time.Minute)
 		before := b.m.snapshot()
 		after := restarted(b, 0).m.snapshot()
 		want := from
 		switch from {
-		case Ready:
-			want = Warming // its children are new
-		case Draining:
-			want = Gone // and nothing lives there
-		case Starting, Warming, Degraded, Down, Gone, NumStates:
+		case fleet.Ready:
+			want = fleet.Warming // its children are new
+		case fleet.Draining:
+			want = fleet. // and nothing lives there
+					Gone
+		case fleet.Starting, fleet.Warming, fleet.Degraded, fleet.Down, fleet.Gone, fleet.NumStates:
 		}
 		require.Equal(t, want, after.State)
 		require.Equal(t, before.Told, after.Told)
@@ -418,16 +420,16 @@ func TestRestartInEveryState(t *testing.T) {
 
 // TestRestartWhileDraining: what is announced is drained yet.
 func TestRestartWhileDraining(t *testing.T) {
-	b := restarted(reach(t, Draining), 1)
-	require.Equal(t, Draining, b.m.state)
+	b := restarted(reach(t, fleet.Draining), 1)
+	require.Equal(t, fleet.Draining, b.m.state)
 	c := b.claim()
 	b.now = b.now.Add(-time.Second)
-	b.step(Announced{Epoch: 2, Tickets: []Announcement{{Attempt: Attempt{Claim: c, Incarnation: 1}}}})
-	require.Equal(t, Draining, b.m.state)
-	b.step(End{Ticket: c.Ticket})
-	require.Equal(t, Gone, b.m.state)
+	b.step(fleet.Announced{Epoch: 2, Tickets: []fleet.Announcement{{Attempt: fleet.Attempt{Claim: c, Incarnation: 1}}}})
+	require.Equal(t, fleet.Draining, b.m.state)
+	b.step(fleet.End{Ticket: c.Ticket})
+	require.Equal(t, fleet.Gone, b.m.state)
 
-	b = restarted(reach(t, Draining), 1)
+	b = restarted(reach(t, fleet.Draining), 1)
 	b.step(tick{})
-	require.Equal(t, Gone, b.m.state, "nobody announced anything")
+	require.Equal(t, fleet.Gone, b.m.state, "nobody announced anything")
 }

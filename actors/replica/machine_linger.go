@@ -3,6 +3,7 @@ package replica
 import (
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/scoring/ledger"
 )
 
@@ -30,7 +31,7 @@ func (m *machine) lingerUntil(now time.Time) time.Time {
 
 // linger books what an attempt holds that nobody waits for any more. Its ticket may be unknown: the request has told of the
 // end before it was asked to announce the attempt.
-func (m *machine) linger(now time.Time, a *Attempt) {
+func (m *machine) linger(now time.Time, a *fleet.Attempt) {
 	t := a.Claim.Ticket
 	if !m.ledger.Grow(t, a.Produced) && (m.foreign(a) || !m.ledger.Restore(now, a.Claim, ledger.Running, a.Produced)) {
 		return
@@ -40,7 +41,7 @@ func (m *machine) linger(now time.Time, a *Attempt) {
 }
 
 // foreign says whether an attempt ran on another life of the engine.
-func (m *machine) foreign(a *Attempt) bool {
+func (m *machine) foreign(a *fleet.Attempt) bool {
 	return a.Incarnation != m.life.incarnation && !a.Began.After(m.life.since)
 }
 
@@ -88,7 +89,7 @@ func (m *machine) suspended() bool {
 	return (m.watch.phase >= suspect || m.signs.silent) && !m.leaves()
 }
 
-func (m *machine) leaves() bool { return m.state == Draining && !m.keep || m.state == Gone }
+func (m *machine) leaves() bool { return m.state == fleet.Draining && !m.keep || m.state == fleet.Gone }
 
 // expire ends what has lingered for as long as it may, by the last sign of the process. It follows every step.
 func (m *machine) expire(now time.Time) {

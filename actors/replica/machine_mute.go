@@ -1,6 +1,10 @@
 package replica
 
-import "time"
+import (
+	"time"
+
+	"plimsoll/actors/fleet"
+)
 
 // deaf notes that an engine that served answers no probe any more. A process of ours is given up if that lasts.
 func (m *machine) deaf(now time.Time) {
@@ -19,7 +23,7 @@ func (m *machine) muted(now time.Time) {
 		return
 	}
 	m.mute = nil
-	if m.state == Down {
+	if m.state == fleet.Down {
 		m.emit(giveUp{m.lastError})
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 )
 
@@ -23,24 +24,24 @@ func TestOneThatAnswersNoProbeIsGivenUp(t *testing.T) {
 		"busy and silent": {true, []second{fails}, []int{10}},
 		"its streams go on for a while": {true, []second{
 			fails, fails, fails, fails, fails, fails,
-			func(b *bench) { fails(b); at := b.now; b.now = b.now.Add(-time.Second); b.step(Beats{Last: &at}) }, fails,
+			func(b *bench) { fails(b); at := b.now; b.now = b.now.Add(-time.Second); b.step(fleet.Beats{Last: &at}) }, fails,
 		}, []int{17}},
 		"it answers":    {false, []second{fails, func(b *bench) { b.probed(status("a")) }, func(b *bench) { b.step(tick{}) }}, nil},
-		"it is drained": {false, []second{fails, func(b *bench) { b.step(Drain{}) }, func(b *bench) { b.step(tick{}) }}, nil},
+		"it is drained": {false, []second{fails, func(b *bench) { b.step(fleet.Drain{}) }, func(b *bench) { b.step(tick{}) }}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testConfig()
 			cfg.HangLeast, cfg.HangBlind = time.Hour, time.Hour // so that it is no suspicion that gives it up
 			b := newBench(t, cfg, withoutFeed)
 			b.probed(status("a"))
-			require.Equal(t, Ready, b.m.state)
+			require.Equal(t, fleet.Ready, b.m.state)
 			if c.busy {
 				b.granted()
 			}
 			for range cfg.FailedProbes {
 				fails(b)
 			}
-			require.Equal(t, Down, b.m.state)
+			require.Equal(t, fleet.Down, b.m.state)
 			down := b.now
 			b.all = nil
 			var given []int

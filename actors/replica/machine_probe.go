@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -45,22 +46,22 @@ func (m *machine) probed(now time.Time, p Probed) {
 		return
 	}
 	switch m.state {
-	case Degraded:
+	case fleet.Degraded:
 		if now.Before(m.distrustedTo) || p.Began.Before(m.since) {
 			m.emit(publish{})
 			return
 		}
 		m.warm(now, "the engine answers")
-	case Starting, Down:
+	case fleet.Starting, fleet.Down:
 		m.warm(now, "the engine answers")
-	case Warming, Ready:
+	case fleet.Warming, fleet.Ready:
 		if reborn {
 			m.warm(now, "the engine was restarted")
 			return
 		}
 		m.settle(now)
 		m.emit(publish{room: true})
-	case Draining, Gone, NumStates:
+	case fleet.Draining, fleet.Gone, fleet.NumStates:
 		m.emit(publish{})
 	}
 }
@@ -69,7 +70,7 @@ func (m *machine) probed(now time.Time, p Probed) {
 func (m *machine) warm(now time.Time, why string) {
 	m.lastError = ""
 	m.feedBy = now.Add(m.cfg.FeedWait)
-	m.enter(now, Warming, why)
+	m.enter(now, fleet.Warming, why)
 	m.settle(now)
 }
 
@@ -97,9 +98,9 @@ func (m *machine) unusable(now time.Time, why string) {
 		m.emit(alarm{why})
 	}
 	switch m.state {
-	case Starting, Warming, Ready, Degraded, Down:
-		m.enter(now, Degraded, why)
-	case Draining, Gone, NumStates:
+	case fleet.Starting, fleet.Warming, fleet.Ready, fleet.Degraded, fleet.Down:
+		m.enter(now, fleet.Degraded, why)
+	case fleet.Draining, fleet.Gone, fleet.NumStates:
 		m.emit(publish{})
 	}
 }
@@ -143,7 +144,7 @@ func (m *machine) reborn(s engine.Status, limits scoring.Limits) bool {
 	}
 	// No evidence of its own: nobody listened there for a while and no stream of ours lives.
 	load := m.ledger.Load()
-	return m.state == Down && m.life.refused && load.Reserved+load.Running == 0
+	return m.state == fleet.Down && m.life.refused && load.Reserved+load.Running == 0
 }
 
 // see notes what a probe showed of the present life.
@@ -249,34 +250,34 @@ func (m *machine) probeFailed(now time.Time, p ProbeFailed) {
 	}
 	m.failedProbes++
 	switch m.state {
-	case Starting, Warming, Ready, Degraded, Down:
+	case fleet.Starting, fleet.Warming, fleet.Ready, fleet.Degraded, fleet.Down:
 		switch {
 		case f.Kind == engine.Operator:
 			m.failedProbes = 0 // somebody answers
-			m.enter(now, Degraded, m.lastError)
-		case m.state == Starting || m.state == Down:
-			m.enter(now, Down, m.lastError)
+			m.enter(now, fleet.Degraded, m.lastError)
+		case m.state == fleet.Starting || m.state == fleet.Down:
+			m.enter(now, fleet.Down, m.lastError)
 		case m.failedProbes >= m.cfg.FailedProbes:
-			m.enter(now, Down, m.lastError)
+			m.enter(now, fleet.Down, m.lastError)
 			m.deaf(now)
 			m.emit(voidIndex{})
 		default:
 			m.emit(hurryProbe{})
 			m.emit(publish{room: expired})
 		}
-	case Draining:
+	case fleet.Draining:
 		if m.failedProbes >= m.cfg.FailedProbes && refused {
 			m.ledger.EndAll(ledger.Lost)
 		}
 		m.freed(now)
-	case Gone, NumStates:
+	case fleet.Gone, fleet.NumStates:
 		m.emit(publish{})
 	}
 }
 
 // settle moves a warming replica on when nothing is awaited any more.
 func (m *machine) settle(now time.Time) {
-	if m.state != Warming || !m.tuned {
+	if m.state != fleet.Warming || !m.tuned {
 		return
 	}
 	if !m.caps.KVEvents || m.feedReady || !now.Before(m.feedBy) {
@@ -288,6 +289,6 @@ func (m *machine) settle(now time.Time) {
 			why = fmt.Sprintf("no cache event within %s", m.cfg.FeedWait)
 			m.emit(alarm{why})
 		}
-		m.enter(now, Ready, why)
+		m.enter(now, fleet.Ready, why)
 	}
 }

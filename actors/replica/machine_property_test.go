@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -72,7 +73,7 @@ func (n *naive) linger(h *held, now time.Time, caps engine.Capabilities) {
 func (n *naive) signs(message any) {
 	there := n.there
 	switch m := message.(type) {
-	case Beats:
+	case fleet.Beats:
 		if m.Last != nil && m.Last.After(n.token) {
 			n.token, n.silent = *m.Last, false
 			there = *m.Last
@@ -95,9 +96,9 @@ func (n *naive) signs(message any) {
 }
 
 // age ends what has lingered for as long as it may, by the last sign of the engine.
-func (n *naive) age(now time.Time, after *Snapshot, caps engine.Capabilities, did map[string]int) {
+func (n *naive) age(now time.Time, after *fleet.Snapshot, caps engine.Capabilities, did map[string]int) {
 	was := n.held
-	leaves := after.State == Draining || after.State == Gone
+	leaves := after.State == fleet.Draining || after.State == fleet.Gone
 	n.held = (after.Suspect || after.Hung || n.silent) && !leaves
 	if n.held {
 		return
@@ -132,7 +133,7 @@ type walk struct {
 	*bench
 
 	n         *naive
-	published *Snapshot
+	published *fleet.Snapshot
 	evidence  int // of the engine's present life
 	did       map[string]int
 }
@@ -165,7 +166,7 @@ func runMachine(t *rapid.T, did map[string]int) {
 		"reserve again": w.reserveAny,
 		"started": func(t *rapid.T) {
 			h := w.pick(t)
-			w.act(t, Started{h.ticket})
+			w.act(t, fleet.Started{Ticket: h.ticket})
 			if h.state == ledger.Reserved {
 				h.state = ledger.Running
 				w.did["started"]++
@@ -173,18 +174,18 @@ func runMachine(t *rapid.T, did map[string]int) {
 		},
 		"progress": func(t *rapid.T) {
 			h := w.pick(t)
-			w.act(t, Progress{Ticket: h.ticket, Produced: scoring.Tokens(rapid.IntRange(0, 80).Draw(t, "produced"))})
+			w.act(t, fleet.Progress{Ticket: h.ticket, Produced: scoring.Tokens(rapid.IntRange(0, 80).Draw(t, "produced"))})
 			w.did["grown"]++
 		},
 		"end": func(t *rapid.T) {
 			ticket := w.anyTicket(t)
 			w.n.end(ticket)
-			w.act(t, End{Ticket: ticket, Reason: ledger.Finished})
+			w.act(t, fleet.End{Ticket: ticket, Reason: ledger.Finished})
 			w.did["ended"]++
 		},
 		"linger": func(t *rapid.T) {
 			h := w.pick(t)
-			w.act(t, Linger{of(h.ticket)})
+			w.act(t, fleet.Linger{Attempt: of(h.ticket)})
 			w.n.linger(h, w.now, w.m.caps)
 			w.did["lingered"]++
 		},
@@ -205,21 +206,21 @@ func runMachine(t *rapid.T, did map[string]int) {
 		},
 		"beats": func(t *rapid.T) {
 			at := w.now
-			w.act(t, Beats{Last: &at})
+			w.act(t, fleet.Beats{Last: &at})
 		},
 		"tick": w.tick,
 		"drain": func(t *rapid.T) {
 			if rapid.IntRange(0, 60).Draw(t, "rarely") > 0 {
 				t.Skip("rarely")
 			}
-			w.act(t, Drain{})
+			w.act(t, fleet.Drain{})
 			w.did["drained"]++
 		},
 	})
 	for len(w.n.live) > 0 {
 		ticket := w.n.live[0].ticket
 		w.n.end(ticket)
-		w.act(t, End{Ticket: ticket})
+		w.act(t, fleet.End{Ticket: ticket})
 	}
 	require.True(t, w.m.ledger.Empty(), "zero")
 	ends := uint64(0)
@@ -239,7 +240,7 @@ func (w *walk) act(t *rapid.T, message any) {
 	w.n.age(w.now, w.m.snapshot(), w.m.caps, w.did)
 }
 
-func (w *walk) check(t *rapid.T, before *Snapshot) {
+func (w *walk) check(t *rapid.T, before *fleet.Snapshot) {
 	after := w.m.snapshot()
 	inTable(t, w.last)
 	for _, e := range w.last {
@@ -305,7 +306,7 @@ func (w *walk) reserveAny(t *rapid.T) {
 	}
 	incarnation := w.m.life.incarnation - uint64(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "behind")) //nolint:gosec // 0 or 1
 	before := w.m.snapshot()
-	w.act(t, &Reserve{Claim: c, Incarnation: incarnation})
+	w.act(t, &fleet.Reserve{Claim: c, Incarnation: incarnation})
 	granted, refused := has[grant](w.last), has[refuse](w.last)
 	require.NotEqual(t, granted, refused, "every Reserve has one answer")
 	if refused {
@@ -333,7 +334,7 @@ func (w *walk) fail(t *rapid.T) {
 	if !lingers {
 		w.n.end(h.ticket)
 	}
-	w.act(t, AttemptFailed{Attempt: of(h.ticket), Failure: &engine.Failure{Kind: kind}})
+	w.act(t, fleet.AttemptFailed{Attempt: of(h.ticket), Failure: &engine.Failure{Kind: kind}})
 	if lingers {
 		w.n.linger(h, w.now, w.m.caps)
 	}
@@ -385,7 +386,7 @@ func (w *walk) probeFails(t *rapid.T) {
 	began := w.now
 	if kind == engine.Refused {
 		w.n.seen = began
-		if w.m.state == Draining && w.m.failedProbes+1 >= w.m.cfg.FailedProbes {
+		if w.m.state == fleet.Draining && w.m.failedProbes+1 >= w.m.cfg.FailedProbes {
 			w.n.drop(func(*held) bool { return true })
 		}
 	}
@@ -444,8 +445,8 @@ func (w *walk) restart(t *rapid.T) {
 			w.n.live = append(w.n.live, h)
 		}
 		before := w.m.snapshot()
-		w.last = w.m.step(w.now, Announced{Epoch: w.m.epoch, Tickets: []Announcement{
-			{Attempt{Claim: h.claim, Incarnation: w.m.life.incarnation}, h.state},
+		w.last = w.m.step(w.now, fleet.Announced{Epoch: w.m.epoch, Tickets: []fleet.Announcement{
+			{Attempt: fleet.Attempt{Claim: h.claim, Incarnation: w.m.life.incarnation}, State: h.state},
 		}})
 		if h.state == ledger.Lingering && !kept(h) {
 			h.state = ledger.Running

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -14,57 +15,57 @@ import (
 
 // TestStates is the table of the life cycle: what each event makes of each state.
 func TestStates(t *testing.T) {
-	const st, wa, re, de, dr, do, gone = Starting, Warming, Ready, Degraded, Draining, Down, Gone
+	const st, wa, re, de, dr, do, gone = fleet.Starting, fleet.Warming, fleet.Ready, fleet.Degraded, fleet.Draining, fleet.Down, fleet.Gone
 	events := []struct {
 		name   string
 		happen func(*bench)
 		// to, from Starting, Warming, Ready, Degraded, Draining (one ticket booked), Down and Gone; the last
 		// five have had a feed.
-		to [NumStates]State
+		to [fleet.NumStates]fleet.State
 	}{
-		{"a probe succeeds", func(b *bench) { b.probed(status("a")) }, [...]State{wa, wa, re, re, dr, re, gone}}, // its feed goes on
-		{"a probe shows another process", func(b *bench) { b.probed(status("b")) }, [...]State{wa, wa, wa, wa, gone, wa, gone}},
+		{"a probe succeeds", func(b *bench) { b.probed(status("a")) }, [...]fleet.State{wa, wa, re, re, dr, re, gone}}, // its feed goes on
+		{"a probe shows another process", func(b *bench) { b.probed(status("b")) }, [...]fleet.State{wa, wa, wa, wa, gone, wa, gone}},
 		{"a probe shows no room at all", func(b *bench) {
 			s := status("a")
 			s.KVBlocks = ptr(0)
 			b.probed(s)
-		}, [...]State{de, de, de, de, dr, de, gone}},
-		{"a probe is refused", func(b *bench) { b.probeFailed(engine.Refused) }, [...]State{do, wa, re, de, dr, do, gone}},
+		}, [...]fleet.State{de, de, de, de, dr, de, gone}},
+		{"a probe is refused", func(b *bench) { b.probeFailed(engine.Refused) }, [...]fleet.State{do, wa, re, de, dr, do, gone}},
 		{"two probes are refused", func(b *bench) {
 			b.probeFailed(engine.Refused)
 			b.probeFailed(engine.Refused)
-		}, [...]State{do, do, do, do, gone, do, gone}},
+		}, [...]fleet.State{do, do, do, do, gone, do, gone}},
 		{"two probes find it loading", func(b *bench) {
 			b.probeFailed(engine.Shed)
 			b.probeFailed(engine.Shed)
-		}, [...]State{do, do, do, do, dr, do, gone}},
+		}, [...]fleet.State{do, do, do, do, dr, do, gone}},
 		{"two probes break", func(b *bench) {
 			b.probeFailed(engine.Broken)
 			b.probeFailed(engine.Broken)
-		}, [...]State{do, do, do, do, dr, do, gone}},
+		}, [...]fleet.State{do, do, do, do, dr, do, gone}},
 		{"a failure between successes", func(b *bench) {
 			for range 3 {
 				b.probeFailed(engine.Broken)
 				b.probed(status("a"))
 			}
-		}, [...]State{re, re, re, re, dr, re, gone}}, // three probes take longer than the wait for the feed
-		{"a probe finds our key refused", func(b *bench) { b.probeFailed(engine.Operator) }, [...]State{de, de, de, de, dr, de, gone}},
-		{"the feed begins", func(b *bench) { b.step(FeedReady{b.m.life.incarnation}) }, [...]State{st, re, re, de, dr, do, gone}},
-		{"the feed of another life begins", func(b *bench) { b.step(FeedReady{7}) }, [...]State{st, wa, re, de, dr, do, gone}},
+		}, [...]fleet.State{re, re, re, re, dr, re, gone}}, // three probes take longer than the wait for the feed
+		{"a probe finds our key refused", func(b *bench) { b.probeFailed(engine.Operator) }, [...]fleet.State{de, de, de, de, dr, de, gone}},
+		{"the feed begins", func(b *bench) { b.step(FeedReady{b.m.life.incarnation}) }, [...]fleet.State{st, re, re, de, dr, do, gone}},
+		{"the feed of another life begins", func(b *bench) { b.step(FeedReady{7}) }, [...]fleet.State{st, wa, re, de, dr, do, gone}},
 		{"the wait for the feed is over", func(b *bench) {
 			b.now = b.now.Add(b.m.cfg.FeedWait)
 			b.step(tick{})
-		}, [...]State{st, re, re, de, dr, do, gone}},
-		{"it is asked to drain", func(b *bench) { b.step(Drain{}) }, [...]State{gone, gone, gone, gone, dr, gone, gone}},
+		}, [...]fleet.State{st, re, re, de, dr, do, gone}},
+		{"it is asked to drain", func(b *bench) { b.step(fleet.Drain{}) }, [...]fleet.State{gone, gone, gone, gone, dr, gone, gone}},
 		{"its only ticket ends", func(b *bench) {
-			b.step(End{Ticket: scoring.Ticket{Boot: 1, Number: 1}, Reason: ledger.Finished})
-		}, [...]State{st, wa, re, de, gone, do, gone}},
+			b.step(fleet.End{Ticket: scoring.Ticket{Boot: 1, Number: 1}, Reason: ledger.Finished})
+		}, [...]fleet.State{st, wa, re, de, gone, do, gone}},
 		{"an attempt that is not booked is refused", func(b *bench) {
 			b.failed(scoring.Ticket{Boot: 9, Number: 9}, engine.Operator)
-		}, [...]State{st, wa, re, de, dr, do, gone}},
+		}, [...]fleet.State{st, wa, re, de, dr, do, gone}},
 	}
 	for _, ev := range events {
-		for from := range NumStates {
+		for from := range fleet.NumStates {
 			t.Run(ev.name+" while "+from.String(), func(t *testing.T) {
 				b := reach(t, from)
 				incarnation := b.m.life.incarnation
@@ -80,10 +81,10 @@ func TestStates(t *testing.T) {
 					require.True(t, has[voidIndex](b.all))
 					require.True(t, has[tuneFeed](b.all))
 				}
-				if from != Down && from != Starting && ev.to[from] == Down {
+				if from != fleet.Down && from != fleet.Starting && ev.to[from] == fleet.Down {
 					require.True(t, has[voidIndex](b.all), "a dead engine holds nothing")
 				}
-				if from == Draining {
+				if from == fleet.Draining {
 					return // its one ticket may be there
 				}
 				want := ledger.Closed
@@ -98,11 +99,11 @@ func TestStates(t *testing.T) {
 
 // TestStateTraits: what a state means for others.
 func TestStateTraits(t *testing.T) {
-	for s := range NumStates {
+	for s := range fleet.NumStates {
 		require.NotEmpty(t, s.String())
-		require.Equal(t, s == Ready, s.Routable(), s)
-		require.Equal(t, s == Warming || s == Ready || s == Degraded || s == Draining, s.LegsStay(), s)
-		require.Equal(t, s == Ready || s == Degraded || s == Draining, s.IndexValid(), s)
+		require.Equal(t, s == fleet.Ready, s.Routable(), s)
+		require.Equal(t, s == fleet.Warming || s == fleet.Ready || s == fleet.Degraded || s == fleet.Draining, s.LegsStay(), s)
+		require.Equal(t, s == fleet.Ready || s == fleet.Degraded || s == fleet.Draining, s.IndexValid(), s)
 	}
 }
 
@@ -137,7 +138,7 @@ func TestLimits(t *testing.T) {
 			cfg.CapacityTokens, cfg.SequenceTokens, cfg.Seats = c.operator.capacity, c.operator.sequence, c.operator.seats
 			b := newBench(t, cfg, withoutFeed)
 			b.probed(engine.Status{BlockTokens: c.engine.block, KVBlocks: c.engine.blocks, Seats: c.engine.seats, SequenceTokens: c.engine.sequence})
-			require.Equal(t, Ready, b.m.state)
+			require.Equal(t, fleet.Ready, b.m.state)
 			require.Equal(t, c.want, b.m.snapshot().Load.Limits)
 			require.True(t, b.m.snapshot().Told)
 			b.probed(engine.Status{})
@@ -155,17 +156,17 @@ func TestCapacityNobodyTells(t *testing.T) {
 		if has[alarm](b.probed(engine.Status{Seats: ptr(4)})) {
 			alarms++
 		}
-		require.Equal(t, Degraded, b.m.state)
+		require.Equal(t, fleet.Degraded, b.m.state)
 		require.False(t, b.m.snapshot().Told, "no request is refused for ever because of it")
 	}
 	require.Equal(t, 1, alarms)
 	b.probed(status(""))
-	require.Equal(t, Ready, b.m.state)
+	require.Equal(t, fleet.Ready, b.m.state)
 }
 
 // TestChangedLimits: an engine may change its mind within one life; only what concerns the index makes the feed begin anew.
 func TestChangedLimits(t *testing.T) {
-	b := reach(t, Ready)
+	b := reach(t, fleet.Ready)
 	s := status("a")
 	s.Seats = ptr(2)
 	require.False(t, has[tuneFeed](b.probed(s)))
@@ -174,12 +175,12 @@ func TestChangedLimits(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, tune{blockTokens: 16, capacity: 320, incarnation: 1}, tuned.tune)
 	require.Equal(t, scoring.Limits{BlockTokens: 16, KVBlocks: 20, Seats: 2, SequenceTokens: 320}, b.m.snapshot().Load.Limits)
-	require.Equal(t, Ready, b.m.state)
+	require.Equal(t, fleet.Ready, b.m.state)
 }
 
 // TestGrants: a place is granted at the right life and state only, and at most once.
 func TestGrants(t *testing.T) {
-	b := reach(t, Ready)
+	b := reach(t, fleet.Ready)
 	require.Equal(t, ledger.Closed, b.reserveAt(b.claim(), 0), "another life was ranked")
 	require.Equal(t, ledger.Closed, b.reserveAt(b.claim(), 2))
 	c := b.claim()
@@ -194,8 +195,8 @@ func TestGrants(t *testing.T) {
 	big := b.claim()
 	big.PrivateBlocks = 101
 	require.Equal(t, ledger.TooLarge, b.reserve(big))
-	require.True(t, room(b.step(End{Ticket: c.Ticket, Reason: ledger.Finished})))
-	require.False(t, room(b.step(End{Ticket: c.Ticket, Reason: ledger.Finished})), "a second end frees nothing")
+	require.True(t, room(b.step(fleet.End{Ticket: c.Ticket, Reason: ledger.Finished})))
+	require.False(t, room(b.step(fleet.End{Ticket: c.Ticket, Reason: ledger.Finished})), "a second end frees nothing")
 	require.EqualValues(t, 1, b.m.ledger.Counters().LateEnds)
 	require.Equal(t, ledger.Duplicate, b.reserve(c), "an ended ticket is not granted again")
 	b.granted()
@@ -204,35 +205,35 @@ func TestGrants(t *testing.T) {
 // TestMilestones: a first token takes the prompt off the prefill queue; growth past the claim is overdraft, and bars where there
 // is no room for as much again.
 func TestMilestones(t *testing.T) {
-	b := reach(t, Ready)
+	b := reach(t, fleet.Ready)
 	ticket := b.granted()
 	require.EqualValues(t, 100, b.m.snapshot().Load.QueuedPrefillTokens)
-	require.False(t, room(b.step(Started{ticket})), "a first token makes no room")
+	require.False(t, room(b.step(fleet.Started{Ticket: ticket})), "a first token makes no room")
 	require.Equal(t, b.now, b.m.snapshot().PrefilledAt, "until then it was at the prompt")
 	require.Zero(t, b.m.snapshot().Load.QueuedPrefillTokens)
-	require.Empty(t, b.step(Started{ticket}), "once")
-	require.True(t, has[publish](b.step(Progress{Ticket: ticket, Produced: 20})))
+	require.Empty(t, b.step(fleet.Started{Ticket: ticket}), "once")
+	require.True(t, has[publish](b.step(fleet.Progress{Ticket: ticket, Produced: 20})))
 	require.Equal(t, ledger.None, b.reserve(b.claim()))
-	b.step(Progress{Ticket: ticket, Produced: 60})
+	b.step(fleet.Progress{Ticket: ticket, Produced: 60})
 	require.Zero(t, b.m.snapshot().Load.OverdraftBlocks, "the claim is 160 tokens long")
 	c := b.claim()
 	c.SequenceTokens = 500
 	require.Equal(t, ledger.None, b.reserve(c))
-	b.step(Started{c.Ticket})
-	b.step(Progress{Ticket: c.Ticket, Produced: 60})
+	b.step(fleet.Started{Ticket: c.Ticket})
+	b.step(fleet.Progress{Ticket: c.Ticket, Produced: 60})
 	require.EqualValues(t, 2, b.m.snapshot().Load.OverdraftBlocks, "what it is in, and what it may come to before it is heard of again")
 	large := b.claim()
 	large.PrivateBlocks, large.SequenceTokens = b.m.snapshot().Load.FreeBlocks()-1, 1000
 	require.Equal(t, ledger.None, b.reserve(large))
 	require.Equal(t, ledger.Overdraft, b.reserve(b.claim()))
-	require.True(t, room(b.step(End{Ticket: c.Ticket, Reason: ledger.Finished})))
+	require.True(t, room(b.step(fleet.End{Ticket: c.Ticket, Reason: ledger.Finished})))
 	b.granted()
-	require.Empty(t, b.step(Progress{Ticket: c.Ticket, Produced: 99}), "of an ended ticket")
+	require.Empty(t, b.step(fleet.Progress{Ticket: c.Ticket, Produced: 99}), "of an ended ticket")
 }
 
 // TestSharing: the ledger books a prefix once, and the snapshot tells how many blocks may be ridden on.
 func TestSharing(t *testing.T) {
-	b := reach(t, Ready)
+	b := reach(t, fleet.Ready)
 	c := b.claim()
 	c.SharedKeys, c.PrivateBlocks = []prefix.Key{1, 2, 3, 4, 5, 6}, 4
 	require.Equal(t, ledger.None, b.reserve(c))
@@ -246,11 +247,11 @@ func TestSharing(t *testing.T) {
 // TestShed: a replica that sheds cools down: as long as it asks for, else twice as long each time up to the cap; a first
 // token shows that it takes work again. It is no strike against it.
 func TestShed(t *testing.T) {
-	b := reach(t, Ready)
+	b := reach(t, fleet.Ready)
 	cooling := func(want time.Duration) {
 		t.Helper()
 		require.Equal(t, want, b.m.snapshot().CoolingUntil.Sub(b.now))
-		require.Equal(t, Ready, b.m.state)
+		require.Equal(t, fleet.Ready, b.m.state)
 		require.False(t, has[hurryProbe](b.last))
 		c := b.claim()
 		b.now = b.m.coolingUntil.Add(-time.Second - 1)
@@ -267,7 +268,7 @@ func TestShed(t *testing.T) {
 	shed := func(after time.Duration) {
 		t.Helper()
 		ticket := b.granted()
-		b.step(AttemptFailed{Attempt: of(ticket), Failure: &engine.Failure{Kind: engine.Shed, RetryAfter: after}})
+		b.step(fleet.AttemptFailed{Attempt: of(ticket), Failure: &engine.Failure{Kind: engine.Shed, RetryAfter: after}})
 		require.Equal(t, ledger.Ended, b.m.ledger.State(ticket))
 	}
 	for _, want := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second} {
@@ -278,8 +279,8 @@ func TestShed(t *testing.T) {
 	cooling(11 * time.Second)
 	require.Equal(t, ptr(1), b.m.snapshot().QuotaSeats, "one request sees whether it takes work again")
 	for _, started := range []scoring.Ticket{b.granted(), b.granted()} {
-		b.step(Started{started})
-		b.step(End{Ticket: started})
+		b.step(fleet.Started{Ticket: started})
+		b.step(fleet.End{Ticket: started})
 	}
 	require.Nil(t, b.m.snapshot().QuotaSeats)
 	shed(0)
@@ -294,7 +295,7 @@ func TestShed(t *testing.T) {
 	b.failed(y, engine.Shed)
 	require.Equal(t, until, b.m.coolingUntil)
 	b.now = b.now.Add(-time.Second)
-	b.step(AttemptFailed{Attempt: of(z), Failure: &engine.Failure{Kind: engine.Shed, RetryAfter: time.Millisecond}})
+	b.step(fleet.AttemptFailed{Attempt: of(z), Failure: &engine.Failure{Kind: engine.Shed, RetryAfter: time.Millisecond}})
 	require.Equal(t, until, b.m.coolingUntil, "a shorter time does not end the longer one")
 	b.failed(z, engine.Shed)
 	require.Equal(t, until, b.m.coolingUntil, "a ticket that has ended tells nothing")
@@ -308,38 +309,38 @@ func TestDegraded(t *testing.T) {
 		want := time.Duration(seconds) * time.Second
 		ticket := b.granted()
 		b.failed(ticket, engine.Operator)
-		require.Equal(t, Degraded, b.m.state)
+		require.Equal(t, fleet.Degraded, b.m.state)
 		require.Equal(t, ledger.Ended, b.m.ledger.State(ticket))
 		require.NotEmpty(t, b.m.snapshot().LastError)
 		since := b.now
 		require.Equal(t, ledger.Closed, b.reserve(b.claim()))
-		for b.m.state == Degraded {
+		for b.m.state == fleet.Degraded {
 			b.now = b.now.Add(-time.Second / 2)
 			b.probed(status("a"))
 		}
-		require.Equal(t, Ready, b.m.state)
+		require.Equal(t, fleet.Ready, b.m.state)
 		require.Empty(t, b.m.snapshot().LastError)
 		require.GreaterOrEqual(t, b.now.Sub(since), want)
 		require.Less(t, b.now.Sub(since), want+2*time.Second)
 	}
-	b.step(Started{b.granted()})
+	b.step(fleet.Started{Ticket: b.granted()})
 	b.failed(b.granted(), engine.Operator)
 	require.Equal(t, time.Second, b.m.distrustedTo.Sub(b.now), "a first token forgives all")
 }
 
 // TestDegradedByProbe: the first probe that was sent after it ends it.
 func TestDegradedByProbe(t *testing.T) {
-	b := reach(t, Ready)
+	b := reach(t, fleet.Ready)
 	b.probeFailed(engine.Operator)
 	b.step(Probed{Status: status("a"), Began: b.now.Add(-time.Second)})
-	require.Equal(t, Degraded, b.m.state, "sent before")
+	require.Equal(t, fleet.Degraded, b.m.state, "sent before")
 	b.probed(status("a"))
-	require.Equal(t, Ready, b.m.state)
+	require.Equal(t, fleet.Ready, b.m.state)
 }
 
 // TestDistrustKeepsLegs: attempts that run stay booked, and one that comes from before does not prolong it.
 func TestDistrustKeepsLegs(t *testing.T) {
-	b := reach(t, Ready)
+	b := reach(t, fleet.Ready)
 	x, y := b.granted(), b.granted()
 	b.failed(x, engine.Operator)
 	until := b.m.distrustedTo
@@ -374,7 +375,7 @@ func TestFailedAttempts(t *testing.T) {
 			b.failed(ticket, c.kind)
 			require.Equal(t, c.want, b.m.ledger.State(ticket))
 			require.Equal(t, c.hurry, has[hurryProbe](b.last))
-			require.Equal(t, c.degraded, b.m.state == Degraded)
+			require.Equal(t, c.degraded, b.m.state == fleet.Degraded)
 			require.Equal(t, c.want == ledger.Ended, room(b.last))
 			require.Equal(t, c.want == ledger.Ended, b.m.ledger.Empty())
 		})
@@ -383,20 +384,20 @@ func TestFailedAttempts(t *testing.T) {
 
 // TestFailedProbes: a probe that fails once makes for another at once; a success forgives.
 func TestFailedProbes(t *testing.T) {
-	b := reach(t, Ready)
+	b := reach(t, fleet.Ready)
 	require.True(t, has[hurryProbe](b.probeFailed(engine.Broken)))
-	require.Equal(t, Ready, b.m.state)
+	require.Equal(t, fleet.Ready, b.m.state)
 	require.Equal(t, "engine broken: no", b.m.snapshot().LastError)
 	b.probed(status("a"))
 	require.True(t, has[hurryProbe](b.probeFailed(engine.Stalled)))
 	require.False(t, has[hurryProbe](b.probeFailed(engine.Stalled)))
-	require.Equal(t, Down, b.m.state)
+	require.Equal(t, fleet.Down, b.m.state)
 }
 
 // TestDrain: nothing new, and gone when the last has ended, whatever ends it.
 func TestDrain(t *testing.T) {
 	for name, end := range map[string]func(*bench, scoring.Ticket){
-		"finished": func(b *bench, t scoring.Ticket) { b.step(End{Ticket: t, Reason: ledger.Finished}) },
+		"finished": func(b *bench, t scoring.Ticket) { b.step(fleet.End{Ticket: t, Reason: ledger.Finished}) },
 		"failed":   func(b *bench, t scoring.Ticket) { b.failed(t, engine.Shed) },
 		"broken": func(b *bench, t scoring.Ticket) {
 			b.failed(t, engine.Broken)
@@ -404,7 +405,7 @@ func TestDrain(t *testing.T) {
 			b.step(tick{})
 		},
 		"gave up": func(b *bench, t scoring.Ticket) {
-			b.step(Linger{of(t)})
+			b.step(fleet.Linger{Attempt: of(t)})
 			b.now = b.now.Add(time.Minute)
 			b.step(tick{})
 		},
@@ -415,12 +416,12 @@ func TestDrain(t *testing.T) {
 			b := newBench(t, testConfig(), withoutFeed)
 			b.probed(status("a"))
 			ticket := b.granted()
-			b.step(Drain{})
-			require.Equal(t, Draining, b.m.state)
+			b.step(fleet.Drain{})
+			require.Equal(t, fleet.Draining, b.m.state)
 			require.Equal(t, ledger.Closed, b.reserve(b.claim()))
 			require.Equal(t, ledger.Reserved, b.m.ledger.State(ticket))
 			end(b, ticket)
-			require.Equal(t, Gone, b.m.state)
+			require.Equal(t, fleet.Gone, b.m.state)
 			require.True(t, b.m.ledger.Empty())
 		})
 	}
@@ -428,7 +429,7 @@ func TestDrain(t *testing.T) {
 
 // TestForeignUse: what others use is not granted; figures that stop coming are alarmed about once, and forgotten.
 func TestForeignUse(t *testing.T) {
-	b := reach(t, Ready)
+	b := reach(t, fleet.Ready)
 	s := status("a")
 	s.Load.UsedBlocks, s.Load.RunningSequences = ptr(95), ptr(2)
 	for range 3 {
@@ -444,7 +445,7 @@ func TestForeignUse(t *testing.T) {
 		b.probed(s)
 	}
 	require.EqualValues(t, 80, b.m.snapshot().Load.ForeignBlocks, "ours are not foreign")
-	b.step(End{Ticket: ticket})
+	b.step(fleet.End{Ticket: ticket})
 
 	alarms := 0
 	s.Load = engine.Load{}
@@ -474,7 +475,7 @@ func TestForeignUse(t *testing.T) {
 // TestForeignUseExpiresWithAFailedProbe: who waits hears of the room, also where a single failure between answers without
 // figures makes it expire while the replica serves on.
 func TestForeignUseExpiresWithAFailedProbe(t *testing.T) {
-	b := reach(t, Ready)
+	b := reach(t, fleet.Ready)
 	s := status("a")
 	s.Load.UsedBlocks, s.Load.RunningSequences = ptr(95), ptr(2)
 	for range 3 {
@@ -485,20 +486,20 @@ func TestForeignUseExpiresWithAFailedProbe(t *testing.T) {
 	b.probed(s)
 	require.EqualValues(t, 95, b.m.snapshot().Load.ForeignBlocks)
 	told := b.probeFailed(engine.Broken)
-	require.Equal(t, Ready, b.m.state)
+	require.Equal(t, fleet.Ready, b.m.state)
 	require.Zero(t, b.m.snapshot().Load.ForeignBlocks)
 	require.True(t, room(told))
 }
 
 // TestNoCacheEvents: a feed that never begins is waited for a bounded time, and said once each time.
 func TestNoCacheEvents(t *testing.T) {
-	b := reach(t, Warming)
+	b := reach(t, fleet.Warming)
 	at, ok := b.m.nextTick()
 	require.True(t, ok)
 	require.Equal(t, b.now.Add(b.m.cfg.FeedWait), at)
 	b.now = at.Add(-time.Second)
 	require.True(t, has[alarm](b.step(tick{})))
-	require.Equal(t, Ready, b.m.state)
+	require.Equal(t, fleet.Ready, b.m.state)
 	for range 5 {
 		require.False(t, has[alarm](b.probed(status("a"))))
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -31,10 +32,10 @@ type watch struct {
 	unheard time.Duration
 
 	pace    pace
-	held    [paceBuckets]uint32 // gaps of a suspicion: learned if it was none
-	steps   *sample             // the engine's step counter when it was told last; nil: it does not tell
-	hurried time.Time           // of which silence a probe was asked for ahead of time
-	queue   []prefill           // of the tickets without a first token, in the order of their grants
+	held    [fleet.PaceBuckets]uint32 // gaps of a suspicion: learned if it was none
+	steps   *sample                   // the engine's step counter when it was told last; nil: it does not tell
+	hurried time.Time                 // of which silence a probe was asked for ahead of time
+	queue   []prefill                 // of the tickets without a first token, in the order of their grants
 
 	alone     bool    // no other replica of the model serves
 	canary    *uint64 // the one under way
@@ -130,7 +131,7 @@ func (m *machine) prefilling() (took time.Duration, known bool) {
 }
 
 // watched notes a grant. busy: there was something to do before it.
-func (m *machine) watched(now time.Time, r *Reserve, busy bool) {
+func (m *machine) watched(now time.Time, r *fleet.Reserve, busy bool) {
 	if !busy {
 		m.watch.life = now.Add(-m.watch.unheard) // else it was silent because it had nothing to say
 	}
@@ -145,7 +146,7 @@ func (m *machine) late(now time.Time, t scoring.Ticket) {
 }
 
 // beats takes what the streams showed.
-func (m *machine) beats(now time.Time, b Beats) {
+func (m *machine) beats(now time.Time, b fleet.Beats) {
 	w := &m.watch
 	w.alone = b.Alone
 	if w.phase < suspect {
@@ -182,7 +183,7 @@ func (m *machine) alive(now, at time.Time, why string) {
 		}
 		m.revive(now, why)
 	}
-	w.held = [paceBuckets]uint32{}
+	w.held = [fleet.PaceBuckets]uint32{}
 }
 
 // revive brings a replica back that hung.
@@ -190,7 +191,7 @@ func (m *machine) revive(now time.Time, why string) {
 	m.watch.phase, m.watch.life, m.watch.unheard, m.failedProbes = calm, now, 0, 0
 	m.dropCanary()
 	m.emit(hurryProbe{})
-	if m.state == Down {
+	if m.state == fleet.Down {
 		m.warm(now, why)
 		return
 	}
@@ -298,15 +299,15 @@ func (k strikeKind) String() string { return [...]string{"hang", "breaks"}[k] }
 func (m *machine) strike(now time.Time, kind strikeKind, why string) {
 	w := &m.watch
 	m.lastError = why
-	w.phase, w.held, w.breaks = hung, [paceBuckets]uint32{}, 0
+	w.phase, w.held, w.breaks = hung, [fleet.PaceBuckets]uint32{}, 0
 	w.notBefore = now.Add(m.strikes.Strike(now, m.rng))
 	w.until = w.notBefore
 	giveUpAt := now.Add(m.cfg.HangGiveUp)
 	w.giveUp = &giveUpAt
 	m.emit(struck{kind})
 	m.emit(alarm{"it is taken out: " + why})
-	if m.state == Starting || m.state == Warming || m.state == Ready || m.state == Degraded {
-		m.enter(now, Down, why)
+	if m.state == fleet.Starting || m.state == fleet.Warming || m.state == fleet.Ready || m.state == fleet.Degraded {
+		m.enter(now, fleet.Down, why)
 	} else {
 		m.emit(publish{})
 	}

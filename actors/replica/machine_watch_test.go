@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -30,9 +31,9 @@ func newWatched(t *testing.T, steps int, counts bool) *watched {
 		w.steps = new(uint64)
 	}
 	w.probe()
-	require.Equal(t, Ready, b.m.state)
-	var beats Beats
-	beats.Gaps[paceBucket(10*time.Millisecond)] = uint32(steps) //nolint:gosec // a count
+	require.Equal(t, fleet.Ready, b.m.state)
+	var beats fleet.Beats
+	beats.Gaps[fleet.PaceBucket(10*time.Millisecond)] = uint32(steps) //nolint:gosec // a count
 	w.at(0, beats)
 	w.all = nil
 	return w
@@ -67,7 +68,7 @@ func (w *watched) pass(d time.Duration, answers bool) {
 		}
 		w.now = at
 		last := w.last
-		w.at(0, Beats{Last: &last, Alone: w.alone})
+		w.at(0, fleet.Beats{Last: &last, Alone: w.alone})
 		if hurried := has[hurryProbe](w.at(0, tick{})); hurried && answers {
 			w.now = w.now.Add(time.Millisecond)
 			w.probe()
@@ -81,9 +82,9 @@ func (w *watched) run(n int) (tickets []scoring.Ticket) {
 	for range n {
 		c := w.claim()
 		took := 5 * time.Millisecond
-		w.at(0, &Reserve{Claim: c, Incarnation: w.m.life.incarnation, Prefill: &took})
+		w.at(0, &fleet.Reserve{Claim: c, Incarnation: w.m.life.incarnation, Prefill: &took})
 		require.True(w.t, has[grant](w.bench.last))
-		w.at(0, Started{c.Ticket})
+		w.at(0, fleet.Started{Ticket: c.Ticket})
 		tickets = append(tickets, c.Ticket)
 	}
 	w.last = w.now
@@ -125,15 +126,15 @@ func TestHangRule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWatched(t, 0, false)
 			if c.step > 0 {
-				var beats Beats
-				beats.Gaps[paceBucket(c.step)] = 100
+				var beats fleet.Beats
+				beats.Gaps[fleet.PaceBucket(c.step)] = 100
 				w.at(0, beats)
 			}
 			if c.running {
 				w.run(1)
 			}
 			if c.prefill != nil || c.blind {
-				w.at(0, &Reserve{Claim: w.claim(), Incarnation: 1, Prefill: c.prefill})
+				w.at(0, &fleet.Reserve{Claim: w.claim(), Incarnation: 1, Prefill: c.prefill})
 				w.last = w.now
 			}
 			w.pass(c.want-1, false)
@@ -152,8 +153,8 @@ func TestHangRule(t *testing.T) {
 // pace100 is a pace of 100 ms as it is remembered: rounded up to its bucket.
 func pace100() time.Duration {
 	var p pace
-	var gaps [paceBuckets]uint32
-	gaps[paceBucket(100*time.Millisecond)] = paceEnough
+	var gaps [fleet.PaceBuckets]uint32
+	gaps[fleet.PaceBucket(100*time.Millisecond)] = paceEnough
 	p.add(&gaps)
 	step, _ := p.step()
 	return step
@@ -166,13 +167,13 @@ func TestBatchOfPrefills(t *testing.T) {
 		c := w.claim()
 		c.PrefillTokens, c.PrivateBlocks = prefillBatch/2, 1
 		took := time.Second
-		w.at(0, &Reserve{Claim: c, Incarnation: 1, Prefill: &took})
+		w.at(0, &fleet.Reserve{Claim: c, Incarnation: 1, Prefill: &took})
 		require.True(t, has[grant](w.bench.last))
 	}
 	require.Equal(t, 4*time.Second, w.m.bound())
-	w.at(0, Started{scoring.Ticket{Boot: 1, Number: 1}})
+	w.at(0, fleet.Started{Ticket: scoring.Ticket{Boot: 1, Number: 1}})
 	require.Equal(t, 4*time.Second, w.m.bound(), "the third moves up")
-	w.at(0, End{Ticket: scoring.Ticket{Boot: 1, Number: 2}})
+	w.at(0, fleet.End{Ticket: scoring.Ticket{Boot: 1, Number: 2}})
 	require.Equal(t, 2*time.Second, w.m.bound())
 }
 
@@ -192,29 +193,36 @@ func TestProgressIsLife(t *testing.T) {
 	require.False(t, w.m.snapshot().Suspect, "it was only slow")
 	require.Equal(t, 1, count[cancelCanary](w.all))
 	require.Equal(t, ledger.None, w.reserve(w.claim()))
-	require.Equal(t, Ready, w.m.state)
+	require.Equal(t, fleet.Ready, w.m.state)
 }
 
 // TestLateRequestsAddUp: a replica that hangs is found though each of its requests leaves it before the bound.
 func TestLateRequestsAddUp(t *testing.T) {
 	const silence = 100 * time.Millisecond // of each request; the bound is 250 ms
 	for name, c := range map[string]struct {
-		leaves  func(w *watched, a Attempt)
+		leaves  func(w *watched, a fleet.Attempt)
 		beside  bool // another stream runs, and goes on
 		suspect bool
 	}{
-		"late":                       {func(w *watched, a Attempt) { w.at(0, Late{a.Claim.Ticket}); w.at(0, Linger{a}) }, false, true},
-		"its client leaves":          {func(w *watched, a Attempt) { w.at(0, Linger{a}) }, false, false},
-		"late, beside one that runs": {func(w *watched, a Attempt) { w.at(0, Late{a.Claim.Ticket}); w.at(0, Linger{a}); w.last = w.now }, true, false},
-		"late, and then a token comes": {func(w *watched, a Attempt) {
-			w.at(0, Late{a.Claim.Ticket})
-			w.at(0, Linger{a})
+		"late": {func(w *watched, a fleet.Attempt) {
+			w.at(0, fleet.Late{Ticket: a.Claim.Ticket})
+			w.at(0, fleet.Linger{Attempt: a})
+		}, false, true},
+		"its client leaves": {func(w *watched, a fleet.Attempt) { w.at(0, fleet.Linger{Attempt: a}) }, false, false},
+		"late, beside one that runs": {func(w *watched, a fleet.Attempt) {
+			w.at(0, fleet.Late{Ticket: a.Claim.Ticket})
+			w.at(0, fleet.Linger{Attempt: a})
 			w.last = w.now
-			w.at(0, Beats{Last: &w.last})
+		}, true, false},
+		"late, and then a token comes": {func(w *watched, a fleet.Attempt) {
+			w.at(0, fleet.Late{Ticket: a.Claim.Ticket})
+			w.at(0, fleet.Linger{Attempt: a})
+			w.last = w.now
+			w.at(0, fleet.Beats{Last: &w.last})
 		}, false, false},
-		"late after its end": {func(w *watched, a Attempt) {
-			w.at(0, End{Ticket: a.Claim.Ticket, Reason: ledger.Finished})
-			w.at(0, Late{a.Claim.Ticket})
+		"late after its end": {func(w *watched, a fleet.Attempt) {
+			w.at(0, fleet.End{Ticket: a.Claim.Ticket, Reason: ledger.Finished})
+			w.at(0, fleet.Late{Ticket: a.Claim.Ticket})
 		}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,16 +230,16 @@ func TestLateRequestsAddUp(t *testing.T) {
 			if c.beside {
 				w.run(1)
 			}
-			ask := func() Attempt {
+			ask := func() fleet.Attempt {
 				claim, took := w.claim(), 5*time.Millisecond
 				claim.PrivateBlocks = 1
-				w.at(0, &Reserve{Claim: claim, Incarnation: w.m.life.incarnation, Prefill: &took})
+				w.at(0, &fleet.Reserve{Claim: claim, Incarnation: w.m.life.incarnation, Prefill: &took})
 				require.True(t, has[grant](w.bench.last))
 				w.last = w.now.Add(-time.Second)
 				if c.beside {
 					w.last = w.now
 				}
-				return Attempt{Claim: claim, Incarnation: w.m.life.incarnation, Began: w.now}
+				return fleet.Attempt{Claim: claim, Incarnation: w.m.life.incarnation, Began: w.now}
 			}
 			for range 2 {
 				a := ask()
@@ -247,7 +255,7 @@ func TestLateRequestsAddUp(t *testing.T) {
 			require.Equal(t, c.suspect, w.m.watch.phase == suspect)
 			if c.suspect {
 				w.pass(time.Second, false)
-				require.Equal(t, Down, w.m.state)
+				require.Equal(t, fleet.Down, w.m.state)
 			}
 		})
 	}
@@ -257,7 +265,7 @@ func TestLateRequestsAddUp(t *testing.T) {
 func TestIdleIsNoSilence(t *testing.T) {
 	w := newWatched(t, 100, true)
 	tickets := w.run(1)
-	w.at(0, End{Ticket: tickets[0], Reason: ledger.Finished})
+	w.at(0, fleet.End{Ticket: tickets[0], Reason: ledger.Finished})
 	w.pass(time.Hour, true)
 	require.Zero(t, count[sendCanary](w.all))
 	w.run(1)
@@ -275,7 +283,7 @@ func TestStepCounter(t *testing.T) {
 			*w.steps += 5
 		}
 		require.Zero(t, count[sendCanary](w.all))
-		require.Equal(t, Ready, w.m.state)
+		require.Equal(t, fleet.Ready, w.m.state)
 	})
 	t.Run("stands still", func(t *testing.T) {
 		w := newWatched(t, 100, true)
@@ -308,7 +316,7 @@ func hang(t *testing.T, counts bool) *watched {
 	w := newWatched(t, 100, counts)
 	w.run(2)
 	w.pass(time.Second, true)
-	require.Equal(t, Down, w.m.state)
+	require.Equal(t, fleet.Down, w.m.state)
 	require.True(t, w.m.snapshot().Hung)
 	require.Equal(t, 1, w.m.snapshot().Strikes)
 	require.Contains(t, w.m.snapshot().LastError, "canary")
@@ -330,11 +338,11 @@ func TestHungAndBack(t *testing.T) {
 		w.pass(w.m.cfg.Strikes.Cap, true)
 		for range 10 {
 			w.probe()
-			require.Equal(t, Down, w.m.state)
+			require.Equal(t, fleet.Down, w.m.state)
 		}
 		require.Equal(t, ledger.Closed, w.reserve(w.claim()))
 		w.at(0, canaryDone{w.canaryOf(), nil})
-		require.Equal(t, Ready, w.m.state)
+		require.Equal(t, fleet.Ready, w.m.state)
 		require.False(t, w.m.snapshot().Hung)
 		require.Equal(t, 2, *w.m.snapshot().QuotaSeats)
 		require.Equal(t, ledger.None, w.reserve(w.claim()))
@@ -347,8 +355,8 @@ func TestTokensBringItBack(t *testing.T) {
 	w := hang(t, true)
 	w.pass(w.m.cfg.Strikes.Cap, true)
 	w.last = w.now
-	w.at(0, Beats{Last: &w.last})
-	require.Equal(t, Ready, w.m.state)
+	w.at(0, fleet.Beats{Last: &w.last})
+	require.Equal(t, fleet.Ready, w.m.state)
 }
 
 // TestLegsLeaveWhenTheyCan: who had no place to go to is told again.
@@ -358,7 +366,7 @@ func TestLegsLeaveWhenTheyCan(t *testing.T) {
 	w.pass(10*time.Second, true)
 	require.Greater(t, count[evict](w.all), told+5)
 	for _, n := range []uint64{1, 2} {
-		w.at(0, AttemptFailed{Attempt: of(scoring.Ticket{Boot: 1, Number: n}), Failure: &engine.Failure{Kind: engine.Stalled}})
+		w.at(0, fleet.AttemptFailed{Attempt: of(scoring.Ticket{Boot: 1, Number: n}), Failure: &engine.Failure{Kind: engine.Stalled}})
 	}
 	told = count[evict](w.all)
 	w.pass(10*time.Second, true)
@@ -392,7 +400,7 @@ func TestCanaries(t *testing.T) {
 		require.Equal(t, n, count[sendCanary](w.all))
 	}
 	w.at(0, canaryDone{1, nil})
-	require.Equal(t, Down, w.m.state, "an old one tells nothing")
+	require.Equal(t, fleet.Down, w.m.state, "an old one tells nothing")
 }
 
 // TestStrikesGrow: a replica that hangs again and again stays out longer each time, whatever it shows meanwhile.
@@ -403,16 +411,16 @@ func TestStrikesGrow(t *testing.T) {
 	for strike := 1; strike <= 8; strike++ {
 		w.run(1)
 		w.pass(time.Second/2+time.Millisecond, true)
-		require.Equal(t, Down, w.m.state)
+		require.Equal(t, fleet.Down, w.m.state)
 		out := w.m.watch.notBefore.Sub(w.now)
 		require.GreaterOrEqual(t, out, shortest)
 		shortest = min(2*out, w.m.cfg.Strikes.Cap)/2 + 1
 		w.at(0, canaryDone{w.canaryOf(), nil})
-		require.Equal(t, Down, w.m.state, "strike %d", strike)
+		require.Equal(t, fleet.Down, w.m.state, "strike %d", strike)
 		w.pass(w.m.watch.notBefore.Sub(w.now)+w.m.cfg.CanaryRetry, true)
 		w.at(0, canaryDone{w.canaryOf(), nil})
-		require.Equal(t, Ready, w.m.state, "strike %d", strike)
-		w.at(0, End{Ticket: scoring.Ticket{Boot: 1, Number: w.next}})
+		require.Equal(t, fleet.Ready, w.m.state, "strike %d", strike)
+		w.at(0, fleet.End{Ticket: scoring.Ticket{Boot: 1, Number: w.next}})
 	}
 	w.pass(2*w.m.cfg.Strikes.Window, true)
 	w.run(1)
@@ -427,7 +435,7 @@ func TestTheLastOneGetsMoreTime(t *testing.T) {
 	w.run(1)
 	w.pass(10*time.Second, true)
 	require.True(t, w.m.snapshot().Suspect)
-	require.Equal(t, Ready, w.m.state)
+	require.Equal(t, fleet.Ready, w.m.state)
 	require.Equal(t, ledger.Closed, w.reserve(w.claim()))
 	w.alone = false
 	w.pass(watchEvery, true)
@@ -461,24 +469,24 @@ func TestOurOwnPausesAreNotTheEngines(t *testing.T) {
 func TestAnotherLifeIsNotHung(t *testing.T) {
 	w := hang(t, true)
 	w.at(0, Probed{Status: status("b"), Began: w.now})
-	require.Equal(t, Ready, w.m.state)
+	require.Equal(t, fleet.Ready, w.m.state)
 	require.False(t, w.m.snapshot().Hung)
 	require.Positive(t, count[cancelCanary](w.all))
 	w.pass(time.Hour, true)
-	require.Equal(t, Ready, w.m.state)
+	require.Equal(t, fleet.Ready, w.m.state)
 }
 
 // TestHungOverARestart: a new instance of the actor knows of it.
 func TestHungOverARestart(t *testing.T) {
 	w := hang(t, false)
 	next := restarted(w.bench, 0)
-	require.Equal(t, Down, next.m.state)
+	require.Equal(t, fleet.Down, next.m.state)
 	require.True(t, next.m.snapshot().Hung)
 	next.probed(status("a"))
-	require.Equal(t, Down, next.m.state)
+	require.Equal(t, fleet.Down, next.m.state)
 	require.True(t, has[sendCanary](next.all))
 	next.step(canaryDone{1, nil})
-	require.Equal(t, Ready, next.m.state)
+	require.Equal(t, fleet.Ready, next.m.state)
 }
 
 // TestBreaks: a replica that breaks whatever it is sent is taken out as one that hangs; streams that break at once with their
@@ -488,27 +496,27 @@ func TestBreaks(t *testing.T) {
 	w.m.cfg.BreaksMax = 3
 	broken := func(tickets ...scoring.Ticket) {
 		for _, ticket := range tickets {
-			w.at(0, AttemptFailed{Attempt: of(ticket), Failure: &engine.Failure{Kind: engine.Broken, Message: "no"}})
-			w.at(0, End{Ticket: ticket, Reason: ledger.Failed})
+			w.at(0, fleet.AttemptFailed{Attempt: of(ticket), Failure: &engine.Failure{Kind: engine.Broken, Message: "no"}})
+			w.at(0, fleet.End{Ticket: ticket, Reason: ledger.Failed})
 		}
 	}
 	broken(w.run(4)...)
 	broken(w.run(4)...)
-	require.Equal(t, Ready, w.m.state)
-	w.at(0, End{Ticket: w.run(1)[0], Reason: ledger.Finished})
+	require.Equal(t, fleet.Ready, w.m.state)
+	w.at(0, fleet.End{Ticket: w.run(1)[0], Reason: ledger.Finished})
 	broken(w.run(1)...)
 	broken(w.run(1)...)
-	require.Equal(t, Ready, w.m.state)
+	require.Equal(t, fleet.Ready, w.m.state)
 	broken(scoring.Ticket{Boot: 1, Number: 99})
-	require.Equal(t, Ready, w.m.state, "that is not booked here")
+	require.Equal(t, fleet.Ready, w.m.state, "that is not booked here")
 	broken(w.run(1)...)
-	require.Equal(t, Down, w.m.state)
+	require.Equal(t, fleet.Down, w.m.state)
 	require.True(t, w.m.snapshot().Hung)
 	require.Equal(t, 1, w.m.snapshot().Strikes)
 	for _, kind := range []engine.FailKind{engine.Shed, engine.Client, engine.Operator} {
 		v := newWatched(t, 100, false)
 		v.m.cfg.BreaksMax, v.m.cfg.DegradedFirst = 1, time.Nanosecond
-		v.at(0, AttemptFailed{Attempt: of(v.run(1)[0]), Failure: &engine.Failure{Kind: kind, Message: "no"}})
+		v.at(0, fleet.AttemptFailed{Attempt: of(v.run(1)[0]), Failure: &engine.Failure{Kind: kind, Message: "no"}})
 		require.Zero(t, v.m.snapshot().Strikes, "%s is never a strike", kind)
 	}
 }
@@ -521,7 +529,7 @@ func TestDeadStreamsLeaveTheDown(t *testing.T) {
 	for range 2 {
 		w.at(0, ProbeFailed{Failure: &engine.Failure{Kind: engine.Broken, Message: "no"}, Began: w.now})
 	}
-	require.Equal(t, Down, w.m.state)
+	require.Equal(t, fleet.Down, w.m.state)
 	w.pass(time.Second, false)
 	require.Positive(t, count[evict](w.all))
 }

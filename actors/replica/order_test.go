@@ -12,6 +12,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/meter"
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
@@ -40,15 +41,15 @@ func (a *answering) Generate(ctx context.Context, request engine.Request, _ func
 
 // spawned runs a replica's actor over an engine until the test ends. alone says whether it is the last one that serves, while
 // its successor is on its way.
-func spawned(t *testing.T, e engine.Engine, alone func() bool) *Ref {
+func spawned(t *testing.T, e engine.Engine, alone func() bool) (*fleet.Ref, *actor.RootContext) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	system := supervise.NewSystem(log)
 	m, err := meter.New(meter.DefaultConfig())
 	require.NoError(t, err)
-	ref := NewRef("r", "m", e, system.Root)
+	ref := fleet.NewRef("r", "m", e, system.Root)
 	pid := system.Root.Spawn(Props(testConfig(), Deps{
-		Ref: ref, Indexes: NewIndexes("m"), Log: log, Meter: m.Register("r", "m"), Failed: func(supervise.Failed) {},
+		Ref: ref, Memory: NewMemory(), Indexes: NewIndexes("m"), Log: log, Meter: m.Register("r", "m"), Failed: func(supervise.Failed) {},
 		TellRouter: func(any) {}, Announce: func(scoring.ReplicaID, uint64) int { return 0 },
 		Evict: func(uint64, bool, string) {}, Alone: alone, Successor: alone, Gone: func() {},
 		Middleware: func(string) actor.ReceiverMiddleware { return blow },
@@ -60,19 +61,19 @@ func spawned(t *testing.T, e engine.Engine, alone func() bool) *Ref {
 		time.Sleep(2 * supervise.DeadLetterInterval) // virtual: a goroutine of the library must not outlive the bubble
 		time.Sleep(2 * time.Second)                  // virtual: the library counts what comes too late for a second, in a goroutine of its own
 	})
-	return ref
+	return ref, system.Root
 }
 
 // TestCanariesHaveNamesOfTheirOwn: an engine that hangs still holds those of an actor that has failed since.
 func TestCanariesHaveNamesOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &answering{stub: stub{caps: withoutFeed}}
-		ref := spawned(t, e, func() bool { return false })
-		sink := ref.root.Spawn(actor.PropsFromFunc(func(actor.Context) {}))
-		defer ref.root.Stop(sink)
+		ref, root := spawned(t, e, func() bool { return false })
+		sink := root.Spawn(actor.PropsFromFunc(func(actor.Context) {}))
+		defer root.Stop(sink)
 		time.Sleep(time.Second)
 		claim := ledger.Claim{Ticket: scoring.Ticket{Boot: 1, Number: 1}, PrivateBlocks: 1, Seats: 1, PromptTokens: 10, SequenceTokens: 16}
-		ref.Tell(&Reserve{Claim: claim, Incarnation: 1, From: sink})
+		ref.Tell(&fleet.Reserve{Claim: claim, Incarnation: 1, From: sink})
 		const epochs = 3
 		for range epochs {
 			time.Sleep(30 * time.Second) // virtual: it is silent, and hangs
@@ -103,37 +104,38 @@ func TestAnOrderThatWaits(t *testing.T) {
 		"it waits":                          {nil, true},
 		"its actor fails":                   {[]any{blast{}}, true},
 		"its actor fails twice":             {[]any{blast{}, blast{}}, true},
-		"it is asked back":                  {[]any{Undrain{}}, false},
-		"it is asked back after a failure":  {[]any{blast{}, Undrain{}}, false},
-		"it is asked back, and again to go": {[]any{Undrain{}, blast{}, Drain{}}, true},
+		"it is asked back":                  {[]any{fleet.Undrain{}}, false},
+		"it is asked back after a failure":  {[]any{blast{}, fleet.Undrain{}}, false},
+		"it is asked back, and again to go": {[]any{fleet.Undrain{}, blast{}, fleet.Drain{}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var alone atomic.Bool
 				alone.Store(true)
-				ref := spawned(t, &answering{stub: stub{caps: withoutFeed}}, alone.Load)
+				ref, _ := spawned(t, &answering{stub: stub{caps: withoutFeed}}, alone.Load)
 				pass := func() {
 					time.Sleep(3 * successorEvery)
 					synctest.Wait()
 				}
 				pass()
-				require.Equal(t, Ready, ref.Snapshot().State)
+				require.Equal(t, fleet.Ready, ref.Snapshot().State)
 				leave := time.Now().Add(later)
-				ref.Tell(Drain{Leave: &leave, Keep: true})
+				ref.Tell(fleet.Drain{Leave: &leave, Keep: true})
 				pass()
 				for _, message := range c.then {
 					ref.Tell(message)
 					pass()
-					require.Equal(t, Ready, ref.Snapshot().State, "after %T", message)
+					require.Equal(t, fleet.Ready, ref.Snapshot().State, "after %T", message)
 				}
 				alone.Store(false)
 				pass()
-				want := Ready
+				want := fleet.Ready
 				if c.drains {
-					want = Draining
+					want = fleet.Draining
 				}
-				if n := len(c.then); n > 0 && c.then[n-1] == any(Drain{}) {
-					want = Gone // it was to stay, and now it is not
+				if n := len(c.then); n > 0 && c.then[n-1] == any(fleet.Drain{}) {
+					want = fleet. // it was to stay, and now it is not
+							Gone
 				}
 				require.Equal(t, want, ref.Snapshot().State)
 			})

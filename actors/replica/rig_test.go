@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -38,7 +39,7 @@ func testConfig() Config {
 
 func newBench(t require.TestingT, cfg Config, caps engine.Capabilities) *bench {
 	b := &bench{t: t, now: start}
-	b.m = newMachine(start, cfg, caps, rand.New(rand.NewPCG(1, 2)), life{}, 0, &Snapshot{ID: cfg.ID, Epoch: 1, State: Starting})
+	b.m = newMachine(start, cfg, caps, rand.New(rand.NewPCG(1, 2)), life{}, 0, &fleet.Snapshot{ID: cfg.ID, Epoch: 1, State: fleet.Starting})
 	b.last = b.m.start(start)
 	return b
 }
@@ -86,11 +87,11 @@ func (b *bench) probeFailed(kind engine.FailKind) []effect {
 }
 
 func (b *bench) failed(t scoring.Ticket, kind engine.FailKind) []effect {
-	return b.step(AttemptFailed{Attempt: of(t), Failure: &engine.Failure{Kind: kind, Message: "no"}})
+	return b.step(fleet.AttemptFailed{Attempt: of(t), Failure: &engine.Failure{Kind: kind, Message: "no"}})
 }
 
 // of is an attempt of a ticket of which nothing is to be booked.
-func of(t scoring.Ticket) Attempt { return Attempt{Claim: ledger.Claim{Ticket: t}} }
+func of(t scoring.Ticket) fleet.Attempt { return fleet.Attempt{Claim: ledger.Claim{Ticket: t}} }
 
 // claim asks for a seat and 10 blocks.
 func (b *bench) claim() ledger.Claim {
@@ -107,7 +108,7 @@ func (b *bench) reserve(c ledger.Claim) ledger.Reason {
 }
 
 func (b *bench) reserveAt(c ledger.Claim, incarnation uint64) ledger.Reason {
-	b.step(&Reserve{Claim: c, Incarnation: incarnation})
+	b.step(&fleet.Reserve{Claim: c, Incarnation: incarnation})
 	if g, ok := find[grant](b.last); ok {
 		require.Equal(b.t, c.Ticket, g.ticket)
 		require.False(b.t, has[refuse](b.last))
@@ -151,29 +152,29 @@ func room(effects []effect) bool {
 }
 
 // reach brings a machine with a feed into a state.
-func reach(t require.TestingT, to State) *bench {
+func reach(t require.TestingT, to fleet.State) *bench {
 	b := newBench(t, testConfig(), withFeed)
-	if to == Starting {
+	if to == fleet.Starting {
 		return b
 	}
 	b.probed(status("a"))
-	if to == Warming {
+	if to == fleet.Warming {
 		return b
 	}
 	b.step(FeedReady{1})
 	switch to {
-	case Degraded:
+	case fleet.Degraded:
 		b.probeFailed(engine.Operator)
-	case Draining:
+	case fleet.Draining:
 		b.granted()
 		b.probed(status("a"))
-		b.step(Drain{})
-	case Down:
+		b.step(fleet.Drain{})
+	case fleet.Down:
 		b.probeFailed(engine.Refused)
 		b.probeFailed(engine.Refused)
-	case Gone:
-		b.step(Drain{})
-	case Starting, Warming, Ready, NumStates:
+	case fleet.Gone:
+		b.step(fleet.Drain{})
+	case fleet.Starting, fleet.Warming, fleet.Ready, fleet.NumStates:
 	}
 	require.Equal(t, to, b.m.state)
 	return b

@@ -11,8 +11,8 @@ import (
 
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/meter"
-	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/actors/supervise"
 	"plimsoll/scoring"
@@ -33,7 +33,7 @@ type Encoder func(stream.Input) ([]stream.Prompt, error)
 
 // Deps are what a router needs from outside. All are required.
 type Deps struct {
-	Refs      func() []*replica.Ref // the fleet as it is now, ordered by ID
+	Refs      func() []*fleet.Ref // the fleet as it is now, ordered by ID
 	Encode    Encoder
 	Gate      *Gate
 	Workers   int
@@ -141,7 +141,7 @@ func answerLost(message, value any) {
 // giveUp tells replicas of grants that nobody uses.
 func giveUp(unused ...giveBack) {
 	for _, g := range unused {
-		g.ref.Tell(replica.End{Ticket: g.ticket, Reason: ledger.Refused})
+		g.ref.Tell(fleet.End{Ticket: g.ticket, Reason: ledger.Refused})
 	}
 }
 
@@ -281,12 +281,12 @@ func (a *routerActor) suppose(s *Suppose) {
 func (a *routerActor) TellCall(call *stream.Call, message any) { call.Tell(message) }
 
 // Reserve implements [Shell].
-func (a *routerActor) Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
-	ref.Tell(&replica.Reserve{Claim: claim, Incarnation: incarnation, Prefill: prefill, From: a.self})
+func (a *routerActor) Reserve(ref *fleet.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
+	ref.Tell(&fleet.Reserve{Claim: claim, Incarnation: incarnation, Prefill: prefill, From: a.self})
 }
 
 // GiveBack implements [Shell].
-func (a *routerActor) GiveBack(ref *replica.Ref, ticket scoring.Ticket) {
+func (a *routerActor) GiveBack(ref *fleet.Ref, ticket scoring.Ticket) {
 	giveUp(giveBack{ref, ticket})
 }
 

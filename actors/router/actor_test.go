@@ -20,8 +20,8 @@ import (
 	"go.uber.org/goleak"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/meter"
-	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/actors/supervise"
 	"plimsoll/scoring"
@@ -55,7 +55,7 @@ func openOffice(t *testing.T, cfg Config, slots, workers int, encode Encoder) *o
 	restart := supervise.Config{First: time.Millisecond, Cap: 5 * time.Millisecond, Window: time.Second}
 	failed := func(supervise.Failed) { o.panics.Add(1) }
 	props := Props(cfg, Deps{
-		Refs:   func() []*replica.Ref { return nil },
+		Refs:   func() []*fleet.Ref { return nil },
 		Encode: encode, Gate: o.gate, Workers: workers, Log: log, Meter: m.Router("m"), Tokenizer: m.Tokenizer("m"),
 		Failed: failed, Instances: &atomic.Uint64{}, Restarted: func(name string) { o.live.TellModel(name, stream.RouterRestarted{}) },
 		NewTicket: func() scoring.Ticket { return scoring.Ticket{Boot: 1, Number: o.tickets.Add(1)} },

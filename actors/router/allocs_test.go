@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 )
 
 // TestRoutingAllocatesNothing: match, rank and reserve work in memory that the router has; so does a pump.
 func TestRoutingAllocatesNothing(t *testing.T) {
 	for _, tokens := range []int{1000, 100_000} {
-		r := fleet(t, 64)
+		r := fleetOf(t, 64)
 		r.learned()
 		way := newRoad(r, tokens)
 		require.Zero(t, testing.AllocsPerRun(100, func() {
@@ -20,7 +20,7 @@ func TestRoutingAllocatesNothing(t *testing.T) {
 			way.giveUp()
 		}))
 	}
-	r := fleet(t, 8)
+	r := fleetOf(t, 8)
 	for _, s := range r.sites {
 		s.hold(24_950)
 	}
@@ -28,7 +28,7 @@ func TestRoutingAllocatesNothing(t *testing.T) {
 		r.step(r.ask(i, 2000, nil))
 	}
 	vs := r.views()
-	require.Zero(t, testing.AllocsPerRun(100, func() { r.m.step(r.now, replica.Room{}, vs) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { r.m.step(r.now, fleet.Room{}, vs) }))
 	require.Equal(t, 200, r.m.waiting.Len())
 }
 
@@ -36,13 +36,13 @@ func TestRoutingAllocatesNothing(t *testing.T) {
 // not use again but what others keep: its block keys, which the index and the replica's ledger do, and what its call is told, its
 // placements and when to expect the first token.
 func TestARequestLeavesWhatOthersKeep(t *testing.T) {
-	r := fleet(t, 64)
+	r := fleetOf(t, 64)
 	r.learned()
 	vs, prompt := r.views(), ids(1, 1000)
 	submit, grant, end := 0.0, 0.0, stream.Failed{}
 	for range 3 { // the memory grows to what is needed
 		sub := r.askFor(&stream.Request{Model: "m", N: 1, MaxTokens: new(256)}, prompt)
-		granted := &replica.Granted{}
+		granted := &fleet.Granted{}
 		steps := []struct {
 			message any
 			allocs  *float64
@@ -52,7 +52,7 @@ func TestARequestLeavesWhatOthersKeep(t *testing.T) {
 				for _, e := range r.m.step(r.now, s.message, vs) {
 					if e, ok := e.(reserve); ok {
 						p := &e.place
-						*granted = replica.Granted{Ticket: p.Claim.Ticket, Replica: p.Ref.ID, Snapshot: snapOf(vs, p.Ref.ID)}
+						*granted = fleet.Granted{Ticket: p.Claim.Ticket, Replica: p.Ref.ID, Snapshot: snapOf(vs, p.Ref.ID)}
 						end = stream.Failed{Replica: p.Ref.ID, Ticket: p.Claim.Ticket}
 					}
 				}

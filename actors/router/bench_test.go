@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 	"plimsoll/scoring/prefix"
@@ -17,8 +17,8 @@ func bigLimits() scoring.Limits {
 	return scoring.Limits{KVBlocks: 25_000, Seats: 256, SequenceTokens: 131_072, BlockTokens: 16}
 }
 
-// fleet is a rig of replicas with bigLimits.
-func fleet(tb testing.TB, replicas int) *rig {
+// fleetOf is a rig of replicas with bigLimits.
+func fleetOf(tb testing.TB, replicas int) *rig {
 	tb.Helper()
 	cfg := testConfig()
 	cfg.Queue.TokensMax = 1 << 30
@@ -35,7 +35,7 @@ func BenchmarkDecide(b *testing.B) {
 	for _, replicas := range []int{8, 64} {
 		for _, tokens := range []int{1_000, 32_000, 100_000} {
 			b.Run(fmt.Sprintf("replicas=%d/prompt=%d", replicas, tokens), func(b *testing.B) {
-				r := fleet(b, replicas)
+				r := fleetOf(b, replicas)
 				prompt := ids(1, tokens)
 				first := r.submit(r.askFor(&stream.Request{Model: "m", N: 1, MaxTokens: new(1)}, prompt))
 				r.end(r.places(first)[0])
@@ -51,7 +51,7 @@ func BenchmarkDecide(b *testing.B) {
 						b.Fatal("not placed")
 					}
 					ticket, id := asked.place.Claim.Ticket, asked.place.Ref.ID
-					r.m.step(r.now, &replica.Granted{Ticket: ticket, Replica: id, Snapshot: snapOf(vs, id)}, vs)
+					r.m.step(r.now, &fleet.Granted{Ticket: ticket, Replica: id, Snapshot: snapOf(vs, id)}, vs)
 					r.m.step(r.now, stream.Failed{Replica: id, Ticket: ticket}, vs) // so that no speculation is left
 				}
 			})
@@ -66,7 +66,7 @@ func BenchmarkPump(b *testing.B) {
 	for _, replicas := range []int{8, 64} {
 		queued := func(b *testing.B, shared []uint32) *rig {
 			b.Helper()
-			r := fleet(b, replicas)
+			r := fleetOf(b, replicas)
 			for _, s := range r.sites {
 				if len(shared) > 0 {
 					s.place.Slot = r.index.Add(prefix.SlotConfig{Source: prefix.Routed, CapacityBlocks: bigLimits().KVBlocks})
@@ -87,7 +87,7 @@ func BenchmarkPump(b *testing.B) {
 			vs := r.views()
 			b.ReportAllocs()
 			for b.Loop() {
-				r.m.step(r.now, replica.Room{}, vs)
+				r.m.step(r.now, fleet.Room{}, vs)
 			}
 		})
 		for _, tc := range []struct {
@@ -103,7 +103,7 @@ func BenchmarkPump(b *testing.B) {
 				vs, took := r.views(), newTimes()
 				b.ReportAllocs()
 				for b.Loop() {
-					took.of(func() { r.m.step(r.now, replica.Room{}, vs) })
+					took.of(func() { r.m.step(r.now, fleet.Room{}, vs) })
 				}
 				took.report(b)
 			})
@@ -122,7 +122,7 @@ func BenchmarkPump(b *testing.B) {
 				seed++
 				s.free()
 				s.hold(24_800) // room for one of them
-				r.step(replica.Room{Replica: s.ref.ID})
+				r.step(fleet.Room{Replica: s.ref.ID})
 				if len(r.sent) != 1 {
 					b.Fatal("exactly one is dispatched", len(r.sent))
 				}
@@ -133,7 +133,7 @@ func BenchmarkPump(b *testing.B) {
 	}
 }
 
-func snapOf(vs []view, id scoring.ReplicaID) *replica.Snapshot {
+func snapOf(vs []view, id scoring.ReplicaID) *fleet.Snapshot {
 	for _, v := range vs {
 		if v.ref.ID == id {
 			return v.snap
@@ -215,7 +215,7 @@ func BenchmarkRoute(b *testing.B) {
 	for _, replicas := range []int{8, 64} {
 		for _, tokens := range []int{1_000, 100_000} {
 			b.Run(fmt.Sprintf("replicas=%d/prompt=%d", replicas, tokens), func(b *testing.B) {
-				r := fleet(b, replicas)
+				r := fleetOf(b, replicas)
 				r.learned()
 				way := newRoad(r, tokens)
 				took := newTimes()

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 )
@@ -27,7 +27,7 @@ func NewMachine(cfg Config, rng *rand.Rand, newTicket func() scoring.Ticket) (*M
 }
 
 // Message takes a message to the router: a submission brings its prompts. fleet is ordered by ID.
-func (d *Machine) Message(now time.Time, message any, fleet []*replica.Ref, to Shell) {
+func (d *Machine) Message(now time.Time, message any, fleet []*fleet.Ref, to Shell) {
 	d.views = views(fleet, d.views)
 	effects := d.m.step(now, message, d.views)
 	d.granted.heard(message, fleet)
@@ -35,7 +35,7 @@ func (d *Machine) Message(now time.Time, message any, fleet []*replica.Ref, to S
 }
 
 // Fail says that the actor has failed at a message: grants that nobody was told of are given back.
-func (d *Machine) Fail(message any, fleet []*replica.Ref, to Shell) {
+func (d *Machine) Fail(message any, fleet []*fleet.Ref, to Shell) {
 	for _, e := range d.granted.lost(message, fleet) {
 		to.GiveBack(e.ref, e.ticket)
 	}
@@ -45,7 +45,7 @@ func (d *Machine) Fail(message any, fleet []*replica.Ref, to Shell) {
 func (d *Machine) NextTick() (time.Time, bool) { return d.m.nextTick() }
 
 // Tick says that the time has come which NextTick named, or a later one.
-func (d *Machine) Tick(now time.Time, fleet []*replica.Ref, to Shell) {
+func (d *Machine) Tick(now time.Time, fleet []*fleet.Ref, to Shell) {
 	d.Message(now, tick{}, fleet, to)
 }
 

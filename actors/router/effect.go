@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 )
@@ -24,7 +24,7 @@ type (
 	placed struct{ by *asking }
 	// giveBack ends a ticket that was granted and can't be used.
 	giveBack struct {
-		ref    *replica.Ref
+		ref    *fleet.Ref
 		ticket scoring.Ticket
 	}
 	// refused reports that a submission was turned away.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 	"plimsoll/scoring/cost"
@@ -214,7 +214,7 @@ func (e *entry) sharesAny(first map[prefix.Key]struct{}) bool {
 }
 
 // bar notes a refusal.
-func (e *entry) bar(now time.Time, r *replica.Refused) {
+func (e *entry) bar(now time.Time, r *fleet.Refused) {
 	e.bars = slices.DeleteFunc(e.bars, func(b bar) bool { return b.replica == r.Replica })
 	e.bars = append(e.bars, bar{
 		replica: r.Replica, epoch: r.Snapshot.Epoch, incarnation: r.Snapshot.Incarnation,

@@ -3,7 +3,7 @@ package router
 import (
 	"slices"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/scoring"
 )
 
@@ -13,9 +13,9 @@ import (
 type grants map[scoring.Ticket]scoring.ReplicaID
 
 // heard notes a grant that the machine has taken: not one of a replica that has left, which has no ledger.
-func (g grants) heard(message any, fleet []*replica.Ref) {
-	m, ok := message.(*replica.Granted)
-	if ok && slices.ContainsFunc(fleet, func(r *replica.Ref) bool { return r.ID == m.Replica }) {
+func (g grants) heard(message any, refs []*fleet.Ref) {
+	m, ok := message.(*fleet.Granted)
+	if ok && slices.ContainsFunc(refs, func(r *fleet.Ref) bool { return r.ID == m.Replica }) {
 		g[m.Ticket] = m.Replica
 	}
 }
@@ -34,15 +34,15 @@ func (g grants) told(e effect) {
 
 // lost are the grants that go with an instance that failed at a message, in order. Nothing is cached any more on their
 // account.
-func (g grants) lost(message any, fleet []*replica.Ref) []giveBack {
-	g.heard(message, fleet)
+func (g grants) lost(message any, refs []*fleet.Ref) []giveBack {
+	g.heard(message, refs)
 	var out []giveBack
 	for ticket, id := range g {
-		if at := slices.IndexFunc(fleet, func(r *replica.Ref) bool { return r.ID == id }); at >= 0 {
-			if p := fleet[at].Place(); p != nil {
+		if at := slices.IndexFunc(refs, func(r *fleet.Ref) bool { return r.ID == id }); at >= 0 {
+			if p := refs[at].Place(); p != nil {
 				p.Index.Withdraw(p.Slot, ticket)
 			}
-			out = append(out, giveBack{fleet[at], ticket})
+			out = append(out, giveBack{refs[at], ticket})
 		}
 	}
 	clear(g)

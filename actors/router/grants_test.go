@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -15,11 +15,11 @@ import (
 // TestGrantsOfARouterThatFails: a grant that its call was not told of is known to nobody once the router has failed.
 func TestGrantsOfARouterThatFails(t *testing.T) {
 	ticket := func(n uint64) scoring.Ticket { return scoring.Ticket{Boot: 1, Number: n} }
-	granted := func(n uint64) *replica.Granted { return &replica.Granted{Ticket: ticket(n), Replica: "a"} }
-	fleet := []*replica.Ref{{ID: "a"}}
+	granted := func(n uint64) *fleet.Granted { return &fleet.Granted{Ticket: ticket(n), Replica: "a"} }
+	refs := []*fleet.Ref{{ID: "a"}}
 	back := func(lost []giveBack) (numbers []uint64) {
 		for _, l := range lost {
-			require.Equal(t, fleet[0], l.ref)
+			require.Equal(t, refs[0], l.ref)
 			numbers = append(numbers, l.ticket.Number)
 		}
 		return numbers
@@ -27,17 +27,17 @@ func TestGrantsOfARouterThatFails(t *testing.T) {
 
 	g := grants{}
 	for n := range uint64(5) {
-		g.heard(granted(n), fleet)
+		g.heard(granted(n), refs)
 	}
-	g.heard(replica.Room{Replica: "a"}, fleet)
+	g.heard(fleet.Room{Replica: "a"}, refs)
 	g.told(placed{&asking{placed: []stream.Placement{{Claim: ledger.Claim{Ticket: ticket(1)}}}}})
 	g.told(tellCall{nil, stream.Withdrawn{}})
-	g.told(giveBack{fleet[0], ticket(3)})
+	g.told(giveBack{refs[0], ticket(3)})
 	g.told(refused{fault.NoReplica, fault.Unserved})
-	require.Equal(t, []uint64{0, 2, 4, 7}, back(g.lost(granted(7), fleet)), "and the one it failed at")
-	require.Empty(t, g.lost(nil, fleet), "once")
+	require.Equal(t, []uint64{0, 2, 4, 7}, back(g.lost(granted(7), refs)), "and the one it failed at")
+	require.Empty(t, g.lost(nil, refs), "once")
 
-	g.heard(&replica.Granted{Ticket: ticket(1), Replica: "gone"}, fleet)
+	g.heard(&fleet.Granted{Ticket: ticket(1), Replica: "gone"}, refs)
 	require.Empty(t, g, "a replica that has left has no ledger: nobody will ever be told of it")
 }
 
@@ -75,8 +75,8 @@ func TestAFailingRouterGivesBack(t *testing.T) {
 	for _, e := range r.m.step(r.now, first, r.views()) {
 		g.told(e)
 	}
-	g.heard(first, []*replica.Ref{site.ref})
-	for _, l := range g.lost(second, []*replica.Ref{site.ref}) {
+	g.heard(first, []*fleet.Ref{site.ref})
+	for _, l := range g.lost(second, []*fleet.Ref{site.ref}) {
 		site.ledger.End(l.ticket, ledger.Refused)
 	}
 	require.True(t, site.ledger.Empty())

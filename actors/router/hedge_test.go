@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 )
@@ -30,7 +30,7 @@ func TestAHedgeIsPlacedAtOnceOrNot(t *testing.T) {
 		"the other one is full":           {func(r *rig) { r.site("b").fill() }, ""},
 		"the other one is of its process": {func(r *rig) { r.site("b").ref.Process = "a" }, ""},
 		"the other one lives anew":        {func(r *rig) { r.site("b").ref.Process, r.site("a").snap.Incarnation = "a", 2; r.site("a").fill() }, "b"},
-		"the other one is down":           {func(r *rig) { r.site("b").snap.State = replica.Down }, ""},
+		"the other one is down":           {func(r *rig) { r.site("b").snap.State = fleet.Down }, ""},
 		"the other one is suspect":        {func(r *rig) { r.site("b").snap.Suspect = true }, ""},
 		"the other one is too small": {func(r *rig) {
 			limits := testLimits()
@@ -67,7 +67,7 @@ func TestAHedgeDisplacesNobody(t *testing.T) {
 	require.Equal(t, fault.Contended, r.fault(hedge).Kind)
 	require.True(t, r.waits(waits))
 	r.site("b").free()
-	r.step(replica.Room{Replica: "b"})
+	r.step(fleet.Room{Replica: "b"})
 	r.deliver()
 	require.Len(t, r.places(waits), 1)
 }
@@ -76,7 +76,7 @@ func TestAHedgeDisplacesNobody(t *testing.T) {
 func reserving(t *testing.T) (*rig, *stream.Submit) {
 	t.Helper()
 	r := newRig(t, testConfig(), 3)
-	r.site("c").snap.State = replica.Down
+	r.site("c").snap.State = fleet.Down
 	r.site("b").hangs = true
 	sub := r.submit(r.hedgeOf("a"))
 	require.Empty(t, r.answers(sub))
@@ -87,7 +87,7 @@ func reserving(t *testing.T) (*rig, *stream.Submit) {
 // TestAHedgeThatIsRefused is not tried on yet another replica.
 func TestAHedgeThatIsRefused(t *testing.T) {
 	r, sub := reserving(t)
-	r.site("c").snap.State = replica.Ready
+	r.site("c").snap.State = fleet.Ready
 	r.site("b").fill() // its snapshot showed room
 	r.site("b").hangs = false
 	r.deliver()

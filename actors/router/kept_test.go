@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -40,7 +40,7 @@ func TestRoomIsKeptForAHigherClass(t *testing.T) {
 		flex := small(r, queue.Flex)
 		require.True(t, r.waits(flex))
 		r.sites[0].free()
-		r.step(replica.Room{Replica: "a"})
+		r.step(fleet.Room{Replica: "a"})
 		r.deliver()
 		r.places(large)
 		r.places(flex) // both fit now
@@ -129,7 +129,7 @@ func TestRoomIsKeptForAHigherClass(t *testing.T) {
 		e := r.sent[0]
 		r.sent = nil
 		r.sites[0].snap.Epoch++ // so that it may be asked again
-		r.step(&replica.Refused{Ticket: e.claim.Ticket, Replica: "a", Reason: ledger.NoBlocks, Snapshot: &replica.Snapshot{ID: "a"}})
+		r.step(&fleet.Refused{Ticket: e.claim.Ticket, Replica: "a", Reason: ledger.NoBlocks, Snapshot: &fleet.Snapshot{ID: "a"}})
 		require.Empty(t, r.sent)
 		require.True(t, r.waits(flex))
 	})
@@ -149,10 +149,10 @@ func TestRoomIsKeptForAHigherClass(t *testing.T) {
 		require.Equal(t, scoring.ReplicaID("b"), r.places(small(r, queue.Flex))[0].Ref.ID, "30 blocks are free there, and 40 on the other")
 		b.free()
 		b.hold(45)
-		r.step(replica.Room{Replica: "b"})
+		r.step(fleet.Room{Replica: "b"})
 		require.True(t, r.waits(large))
 		require.Equal(t, scoring.ReplicaID("b"), r.places(small(r, queue.Flex))[0].Ref.ID)
-		r.sites[0].snap.State = replica.Draining
+		r.sites[0].snap.State = fleet.Draining
 		require.True(t, r.waits(small(r, queue.Flex)), "there it can have no room any more")
 	})
 	t.Run("where the least is missing", func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestRoomIsKeptForAHigherClass(t *testing.T) {
 		flex := small(r, queue.Flex)
 		require.Equal(t, scoring.ReplicaID("a"), r.places(flex)[0].Ref.ID)
 		r.site("b").free()
-		r.step(replica.Room{Replica: "b"})
+		r.step(fleet.Room{Replica: "b"})
 		r.deliver()
 		require.Equal(t, scoring.ReplicaID("b"), r.places(large)[0].Ref.ID)
 	})
@@ -191,7 +191,7 @@ func TestWhoLeavesRoomIsRefusedByAnotherFleet(t *testing.T) {
 			require.Equal(t, scoring.ReplicaID("a"), e.ref.ID)
 			r.sent = nil
 			c.change(r)
-			r.step(&replica.Refused{Ticket: e.claim.Ticket, Replica: "a", Reason: ledger.NoBlocks, Snapshot: &replica.Snapshot{ID: "a"}})
+			r.step(&fleet.Refused{Ticket: e.claim.Ticket, Replica: "a", Reason: ledger.NoBlocks, Snapshot: &fleet.Snapshot{ID: "a"}})
 			r.deliver()
 			require.Equal(t, c.placed, !r.waits(large))
 		})
@@ -207,7 +207,7 @@ func TestRoomIsKeptWhereOneWaitsForABetterReplica(t *testing.T) {
 		r.end(r.places(r.submit(r.askFor(classed(first, 100), prompt)))[0]) // it is cached there
 		r.sites[0].hold(60)
 		r.add("b", testLimits())
-		r.step(replica.Room{Replica: "b"})
+		r.step(fleet.Room{Replica: "b"})
 		large := r.submit(r.askFor(classed(first, 100), prompt))
 		require.True(t, r.waits(large))
 		small := r.submit(r.askFor(classed(queue.Flex, 16), prompt[:64]))
@@ -278,7 +278,7 @@ func TestShadowsSeeWhatIsKept(t *testing.T) {
 			a.ledger.End(claimOf(n, 1).Ticket, ledger.Finished)
 		}
 		b.ledger.End(claimOf(2, 1).Ticket, ledger.Finished)
-		r.step(replica.Room{Replica: "a"})
+		r.step(fleet.Room{Replica: "a"})
 		r.deliver()
 		require.True(t, r.waits(large))
 		require.Equal(t, scoring.ReplicaID("a"), r.places(second)[0].Ref.ID)

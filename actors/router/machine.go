@@ -6,7 +6,7 @@ import (
 
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 	"plimsoll/scoring/cost"
@@ -51,7 +51,7 @@ type asked struct {
 	prefill, firstToken time.Duration
 	// Its prompt counts as cached in this place, by these keys, until then.
 	cached struct {
-		in    *replica.Place
+		in    *fleet.Place
 		keys  []prefix.Key
 		until time.Time
 	}
@@ -139,11 +139,11 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 		m.admit(now, e, vs)
 	case stream.Withdraw:
 		m.withdraw(e)
-	case *replica.Granted:
+	case *fleet.Granted:
 		m.granted(now, e, vs)
-	case *replica.Refused:
+	case *fleet.Refused:
 		m.denied(now, e, vs)
-	case replica.Room:
+	case fleet.Room:
 		m.pump(now, vs)
 	case tick:
 		m.tick(now, vs)
@@ -294,7 +294,7 @@ func (m *machine) predict(now time.Time, a *asked, vs []view) {
 	a.firstToken = a.prefill + seconds(at.WaitSeconds)
 }
 
-func (m *machine) granted(now time.Time, g *replica.Granted, vs []view) {
+func (m *machine) granted(now time.Time, g *fleet.Granted, vs []view) {
 	a := m.tickets[g.Ticket]
 	v := find(vs, g.Replica)
 	if a == nil {
@@ -309,7 +309,7 @@ func (m *machine) granted(now time.Time, g *replica.Granted, vs []view) {
 		// The instance that granted it has failed since. The call knows nothing of this ticket yet, so it can't announce it,
 		// and the new instance will never have heard of it.
 		m.emit(giveBack{v.ref, g.Ticket})
-		m.denied(now, &replica.Refused{Ticket: g.Ticket, Replica: g.Replica, Reason: ledger.Closed, Snapshot: v.snap}, vs)
+		m.denied(now, &fleet.Refused{Ticket: g.Ticket, Replica: g.Replica, Reason: ledger.Closed, Snapshot: v.snap}, vs)
 		return
 	}
 	m.answer(a)
@@ -330,7 +330,7 @@ func (m *machine) answer(a *asked) {
 	m.spare.asked.give(a)
 }
 
-func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
+func (m *machine) denied(now time.Time, r *fleet.Refused, vs []view) {
 	a := m.tickets[r.Ticket]
 	if a == nil {
 		withdrawSpeculation(vs, r.Replica, r.Ticket) // of a router before this one
@@ -352,11 +352,11 @@ func (m *machine) denied(now time.Time, r *replica.Refused, vs []view) {
 func (m *machine) unanswered(now time.Time, vs []view) {
 	for a := m.open.first; a != nil && !now.Before(a.overdue); a = m.open.first {
 		id := a.place.Ref.ID
-		snap := &replica.Snapshot{ID: id}
+		snap := &fleet.Snapshot{ID: id}
 		if v := find(vs, id); v != nil {
 			snap = v.snap
 		}
-		m.denied(now, &replica.Refused{Ticket: a.place.Claim.Ticket, Replica: id, Reason: ledger.Closed, Snapshot: snap}, vs)
+		m.denied(now, &fleet.Refused{Ticket: a.place.Claim.Ticket, Replica: id, Reason: ledger.Closed, Snapshot: snap}, vs)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -26,7 +26,7 @@ func TestReranks(t *testing.T) {
 		r.sent = r.sent[1:]
 		asked[e.ref.ID]++
 		snap := r.site(e.ref.ID).view().snap
-		r.step(&replica.Refused{Ticket: e.claim.Ticket, Replica: e.ref.ID, Reason: ledger.NoBlocks, Snapshot: snap})
+		r.step(&fleet.Refused{Ticket: e.claim.Ticket, Replica: e.ref.ID, Reason: ledger.NoBlocks, Snapshot: snap})
 		if len(asked) == 4 {
 			require.Empty(t, r.sent, "after three re-ranks it rests")
 			r.now = r.now.Add(refusedRest)
@@ -41,7 +41,7 @@ func TestReranks(t *testing.T) {
 	earlier := r.ask(2, 100, new(16))
 	earlier.Arrival = sub.Arrival.Add(-time.Second)
 	for _, s := range r.sites {
-		s.snap.State = replica.Warming
+		s.snap.State = fleet.Warming
 	}
 	r.step(earlier)
 	require.Equal(t, []*stream.Call{sub.Call, earlier.Call}, r.order(), "it is at the head, before who came earlier")
@@ -54,7 +54,7 @@ func TestAfterThreeReranksOthersComeFirst(t *testing.T) {
 		e := r.sent[0]
 		r.sent = r.sent[1:]
 		snap := r.site(e.ref.ID).view().snap
-		r.step(&replica.Refused{Ticket: e.claim.Ticket, Replica: e.ref.ID, Reason: ledger.NoBlocks, Snapshot: snap})
+		r.step(&fleet.Refused{Ticket: e.claim.Ticket, Replica: e.ref.ID, Reason: ledger.NoBlocks, Snapshot: snap})
 	}
 	sub := r.ask(1, 100, new(16))
 	r.step(sub)
@@ -64,14 +64,14 @@ func TestAfterThreeReranksOthersComeFirst(t *testing.T) {
 		require.Empty(t, r.m.queuedAs, "it is ranked anew")
 	}
 	for _, s := range r.sites {
-		s.snap.State = replica.Warming
+		s.snap.State = fleet.Warming
 	}
 	early := r.ask(2, 100, new(16))
 	early.Again, early.Arrival = true, sub.Arrival.Add(-time.Second)
 	r.step(early)
 	require.True(t, r.waits(early))
 	for _, s := range r.sites {
-		s.snap.State = replica.Ready
+		s.snap.State = fleet.Ready
 		for s.ledger.Load().FreeSeats() > 1 {
 			s.hold(1)
 		}
@@ -96,7 +96,7 @@ func TestPartialGrantsDoNotGoInCircles(t *testing.T) {
 			continue
 		}
 		snap := s.view().snap // there seems to be room for the second leg too, and is not
-		r.step(&replica.Refused{Ticket: e.claim.Ticket, Replica: "a", Reason: ledger.NoBlocks, Snapshot: snap})
+		r.step(&fleet.Refused{Ticket: e.claim.Ticket, Replica: "a", Reason: ledger.NoBlocks, Snapshot: snap})
 	}
 	require.Less(t, answers, 20)
 	require.True(t, r.waits(sub))
@@ -113,9 +113,9 @@ func TestPartialGrantsDoNotGoInCircles(t *testing.T) {
 // a while.
 func TestABarIsLifted(t *testing.T) {
 	for name, change := range map[string]func(*rig, *site){
-		"more room":   func(r *rig, s *site) { s.free(); r.step(replica.Room{}) },
-		"a new life":  func(r *rig, s *site) { s.snap.Incarnation++; r.step(replica.Room{}) },
-		"a new epoch": func(r *rig, s *site) { s.snap.Epoch++; r.step(replica.Room{}) },
+		"more room":   func(r *rig, s *site) { s.free(); r.step(fleet.Room{}) },
+		"a new life":  func(r *rig, s *site) { s.snap.Incarnation++; r.step(fleet.Room{}) },
+		"a new epoch": func(r *rig, s *site) { s.snap.Epoch++; r.step(fleet.Room{}) },
 		"a while":     func(r *rig, _ *site) { r.pass(recheck) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,10 +126,10 @@ func TestABarIsLifted(t *testing.T) {
 			r.step(sub)
 			ticket := r.sent[0].claim.Ticket
 			r.sent = nil
-			r.step(&replica.Refused{Ticket: ticket, Replica: "a", Reason: ledger.NoBlocks, Snapshot: s.view().snap})
+			r.step(&fleet.Refused{Ticket: ticket, Replica: "a", Reason: ledger.NoBlocks, Snapshot: s.view().snap})
 			require.True(t, r.waits(sub))
 			for range 5 {
-				r.step(replica.Room{})
+				r.step(fleet.Room{})
 			}
 			require.Empty(t, r.sent, "nothing has changed")
 			change(r, s)
@@ -146,11 +146,11 @@ func TestUnknownAnswers(t *testing.T) {
 	r := newRig(t, testConfig(), 1)
 	c := claimOf(77, 5)
 	require.Equal(t, ledger.None, r.site("a").ledger.Reserve(r.now, c))
-	r.step(&replica.Granted{Ticket: c.Ticket, Replica: "a", Snapshot: r.site("a").view().snap})
+	r.step(&fleet.Granted{Ticket: c.Ticket, Replica: "a", Snapshot: r.site("a").view().snap})
 	require.Equal(t, 1, r.back)
 	require.True(t, r.site("a").ledger.Empty())
-	r.step(&replica.Granted{Ticket: c.Ticket, Replica: "nobody", Snapshot: r.site("a").view().snap})
-	r.step(&replica.Refused{Ticket: c.Ticket, Replica: "a", Snapshot: r.site("a").view().snap})
+	r.step(&fleet.Granted{Ticket: c.Ticket, Replica: "nobody", Snapshot: r.site("a").view().snap})
+	r.step(&fleet.Refused{Ticket: c.Ticket, Replica: "a", Snapshot: r.site("a").view().snap})
 	r.empty()
 
 	sub := r.ask(1, 100, new(16))
@@ -162,7 +162,7 @@ func TestUnknownAnswers(t *testing.T) {
 	require.True(t, r.waits(sub))
 	require.Equal(t, 2, r.back)
 	r.site("a").snap.Recovering = false
-	r.step(replica.Room{Replica: "a"})
+	r.step(fleet.Room{Replica: "a"})
 	r.deliver()
 	require.Len(t, r.places(sub), 1)
 	r.empty()

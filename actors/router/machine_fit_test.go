@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 )
@@ -15,11 +15,11 @@ import (
 // does not serve could hold it, or none serves; else it is placed or waits.
 func TestCanItEverFit(t *testing.T) {
 	type is struct {
-		state    replica.State
+		state    fleet.State
 		told     bool
 		sequence scoring.Tokens
 	}
-	ready := func(n scoring.Tokens) is { return is{replica.Ready, true, n} }
+	ready := func(n scoring.Tokens) is { return is{fleet.Ready, true, n} }
 	const placed, waits = fault.NumKinds, fault.NumKinds + 1
 	for name, c := range map[string]struct {
 		fleet             []is
@@ -33,17 +33,17 @@ func TestCanItEverFit(t *testing.T) {
 		"min_tokens 1 is the least":         {[]is{ready(1000)}, 999, 1, placed},
 		"the larger one takes it":           {[]is{ready(500), ready(1000)}, 700, 0, placed},
 		"too long for both":                 {[]is{ready(500), ready(1000)}, 1000, 0, fault.ContextLength},
-		"only one that is down could":       {[]is{ready(500), {replica.Down, true, 1000}}, 700, 0, fault.NoReplica},
-		"only one that drains could":        {[]is{ready(500), {replica.Draining, true, 1000}}, 700, 0, fault.NoReplica},
-		"only one that is degraded could":   {[]is{ready(500), {replica.Degraded, true, 1000}}, 700, 0, fault.NoReplica},
-		"too long even for the one down":    {[]is{ready(500), {replica.Down, true, 1000}}, 1000, 0, fault.ContextLength},
-		"too long for all, and all down":    {[]is{{replica.Down, true, 1000}}, 1000, 0, fault.ContextLength},
-		"one was never reached":             {[]is{ready(500), {replica.Starting, false, 0}}, 9999, 0, fault.NoReplica},
-		"none was ever reached":             {[]is{{replica.Down, false, 0}, {replica.Starting, false, 0}}, 10, 0, fault.NoReplica},
-		"none serves":                       {[]is{{replica.Down, true, 1000}, {replica.Gone, true, 1000}}, 10, 0, fault.NoReplica},
+		"only one that is down could":       {[]is{ready(500), {fleet.Down, true, 1000}}, 700, 0, fault.NoReplica},
+		"only one that drains could":        {[]is{ready(500), {fleet.Draining, true, 1000}}, 700, 0, fault.NoReplica},
+		"only one that is degraded could":   {[]is{ready(500), {fleet.Degraded, true, 1000}}, 700, 0, fault.NoReplica},
+		"too long even for the one down":    {[]is{ready(500), {fleet.Down, true, 1000}}, 1000, 0, fault.ContextLength},
+		"too long for all, and all down":    {[]is{{fleet.Down, true, 1000}}, 1000, 0, fault.ContextLength},
+		"one was never reached":             {[]is{ready(500), {fleet.Starting, false, 0}}, 9999, 0, fault.NoReplica},
+		"none was ever reached":             {[]is{{fleet.Down, false, 0}, {fleet.Starting, false, 0}}, 10, 0, fault.NoReplica},
+		"none serves":                       {[]is{{fleet.Down, true, 1000}, {fleet.Gone, true, 1000}}, 10, 0, fault.NoReplica},
 		"no replica is configured":          {nil, 10, 0, fault.NoReplica},
-		"the one that could is warming":     {[]is{ready(500), {replica.Warming, true, 1000}}, 700, 0, waits},
-		"one is down, another takes it":     {[]is{ready(1000), {replica.Down, true, 1000}}, 10, 0, placed},
+		"the one that could is warming":     {[]is{ready(500), {fleet.Warming, true, 1000}}, 700, 0, waits},
+		"one is down, another takes it":     {[]is{ready(1000), {fleet.Down, true, 1000}}, 10, 0, placed},
 		"an empty prompt can't be answered": {[]is{ready(1000)}, 0, 0, fault.BadInput},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestFaultsSayWhatToDo(t *testing.T) {
 	require.Zero(t, f.RetryAfter, "trying again is no use")
 
 	for _, s := range r.sites {
-		s.snap.State = replica.Down
+		s.snap.State = fleet.Down
 	}
 	f = r.fault(r.submit(r.ask(1, 10, nil)))
 	require.Contains(t, f.Message, "try again later")

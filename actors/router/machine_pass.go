@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/scoring"
 	"plimsoll/scoring/cost"
 	"plimsoll/scoring/policy"
@@ -16,7 +16,7 @@ type pass struct {
 	begun bool // in this step
 	// generation changes whenever what the indexes know of the fleet must be looked up anew; places is what it stands for.
 	generation uint64
-	places     []*replica.Place
+	places     []*fleet.Place
 	// standing is what decides whether a request can ever be served; changed: it is not what the last scan of the queue saw.
 	standing []standing
 	changed  bool
@@ -43,7 +43,7 @@ type basis struct {
 type standing struct {
 	incarnation uint64
 	limits      scoring.Limits
-	state       replica.State
+	state       fleet.State
 	told        bool
 }
 
@@ -53,7 +53,7 @@ func (m *machine) look(now time.Time, vs []view) {
 	m.fleet = slices.Grow(m.fleet[:0], len(vs))[:len(vs)]
 	if len(p.places) != len(vs) {
 		p.changed = true
-		p.places, p.generation = make([]*replica.Place, len(vs)), p.generation+1
+		p.places, p.generation = make([]*fleet.Place, len(vs)), p.generation+1
 		p.standing = make([]standing, len(vs))
 	}
 	for i := range vs {
@@ -129,7 +129,7 @@ func (m *machine) lay(now time.Time, vs []view) {
 		}
 		c.Rates, c.Busy = m.estimator.At(now, v.ref.ID)
 		c.CoolingUntil = nil
-		if quota := v.snap.QuotaSeats; quota != nil && v.snap.State == replica.Ready {
+		if quota := v.snap.QuotaSeats; quota != nil && v.snap.State == fleet.Ready {
 			m.pass.quotas = true
 			if ramps {
 				c.State, c.WarmingSeats = policy.Warming, *quota
@@ -169,21 +169,21 @@ func (m *machine) ramps(vs []view) bool {
 
 // stateOf maps a replica's state to what policies know. A replica that waits for its feed takes nothing yet: its quota is 0.
 // One that ramps up is Ready to its actor and Warming, with its quota, to policies.
-func stateOf(s replica.State) policy.State {
+func stateOf(s fleet.State) policy.State {
 	switch s {
-	case replica.Starting:
+	case fleet.Starting:
 		return policy.Starting
-	case replica.Warming:
+	case fleet.Warming:
 		return policy.Warming
-	case replica.Ready:
+	case fleet.Ready:
 		return policy.Ready
-	case replica.Degraded:
+	case fleet.Degraded:
 		return policy.Degraded
-	case replica.Draining:
+	case fleet.Draining:
 		return policy.Draining
-	case replica.Down:
+	case fleet.Down:
 		return policy.Down
-	case replica.Gone, replica.NumStates:
+	case fleet.Gone, fleet.NumStates:
 	}
 	return policy.Gone
 }

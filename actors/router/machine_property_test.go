@@ -10,7 +10,7 @@ import (
 
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 	"plimsoll/scoring"
@@ -92,7 +92,7 @@ func runMarket(t *rapid.T, did map[string]int) {
 			m.did["ended"]++
 			m.step(stream.Finished{Replica: p.Ref.ID, Ticket: p.Claim.Ticket, Produced: 9, Broken: true}) // nothing is learned of it
 			if rapid.IntRange(0, 3).Draw(t, "lost") > 0 {
-				m.step(replica.Room{Replica: p.Ref.ID})
+				m.step(fleet.Room{Replica: p.Ref.ID})
 				m.held(t)
 			}
 		},
@@ -105,7 +105,7 @@ func runMarket(t *rapid.T, did map[string]int) {
 			m.step(stream.FirstToken{Replica: p.Ref.ID, Ticket: p.Claim.Ticket, PrefillTokens: p.Claim.PrefillTokens, Took: time.Millisecond})
 		},
 		"room": func(t *rapid.T) {
-			m.step(replica.Room{Replica: m.sites[0].ref.ID})
+			m.step(fleet.Room{Replica: m.sites[0].ref.ID})
 			m.held(t)
 		},
 		"squeeze":  m.squeeze,
@@ -182,7 +182,7 @@ func (m *market) squeeze(t *rapid.T) {
 	m.subs = append(m.subs, sub)
 	m.did["submitted"]++
 	m.step(sub)
-	m.step(replica.Room{Replica: m.sites[0].ref.ID}) // it may have been turned away at once
+	m.step(fleet.Room{Replica: m.sites[0].ref.ID}) // it may have been turned away at once
 	m.held(t)
 }
 
@@ -341,7 +341,7 @@ func (m *market) changeState(t *rapid.T) {
 	s := rapid.SampledFrom(m.sites).Draw(t, "replica")
 	switch rapid.IntRange(0, 3).Draw(t, "what") {
 	case 0:
-		s.snap.State = rapid.SampledFrom([]replica.State{replica.Ready, replica.Ready, replica.Warming, replica.Down, replica.Draining}).Draw(t, "state")
+		s.snap.State = rapid.SampledFrom([]fleet.State{fleet.Ready, fleet.Ready, fleet.Warming, fleet.Down, fleet.Draining}).Draw(t, "state")
 		m.did["state"]++
 	case 1:
 		s.snap.Incarnation++
@@ -359,7 +359,7 @@ func (m *market) changeState(t *rapid.T) {
 		s.snap.CoolingUntil = m.now.Add(time.Duration(rapid.IntRange(0, 2000).Draw(t, "ms")) * time.Millisecond)
 	}
 	if rapid.Bool().Draw(t, "told") {
-		m.step(replica.Room{Replica: s.ref.ID})
+		m.step(fleet.Room{Replica: s.ref.ID})
 		m.held(t)
 	}
 }
@@ -461,7 +461,7 @@ func (m *market) held(t *rapid.T) {
 // settle heals the fleet and lets everything end.
 func (m *market) settle(t *rapid.T) {
 	for _, s := range m.sites {
-		s.snap.State, s.snap.CoolingUntil, s.hangs = replica.Ready, time.Time{}, false
+		s.snap.State, s.snap.CoolingUntil, s.hangs = fleet.Ready, time.Time{}, false
 	}
 	queued := m.m.waiting.Len()
 	for range 1000 {
@@ -470,7 +470,7 @@ func (m *market) settle(t *rapid.T) {
 			p := m.placed[0]
 			m.placed = m.placed[1:]
 			m.site(p.Ref.ID).ledger.End(p.Claim.Ticket, ledger.Finished) // lost already if its life is over
-			m.step(replica.Room{Replica: p.Ref.ID})
+			m.step(fleet.Room{Replica: p.Ref.ID})
 			m.deliver()
 		}
 		for i := range m.subs {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring/ledger"
 )
@@ -42,14 +42,14 @@ func TestQueueOrder(t *testing.T) {
 		s.hold(1)
 	}
 	for _, want := range []*stream.Submit{head, second, third} {
-		r.step(replica.Room{})
+		r.step(fleet.Room{})
 		r.deliver()
 		r.end(r.places(want)[0])
 		r.deliver()
 	}
 	require.True(t, r.waits(large))
 	s.free()
-	r.step(replica.Room{})
+	r.step(fleet.Room{})
 	r.deliver()
 	require.Len(t, r.places(large), 1)
 	r.empty()
@@ -227,7 +227,7 @@ func TestSupersede(t *testing.T) {
 			next.Number = 2
 			r.step(&next)
 			r.site("a").free()
-			r.step(replica.Room{})
+			r.step(fleet.Room{})
 			r.deliver()
 			r.pass(recheck)
 			require.Len(t, r.answers(sub), 1)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 	"plimsoll/scoring"
@@ -76,10 +76,10 @@ func TestAllLeave(t *testing.T) {
 		s.fill()
 	}
 	sub := r.submit(r.ask(1, 100, nil))
-	r.site("a").snap.State = replica.Down
-	r.step(replica.Room{})
+	r.site("a").snap.State = fleet.Down
+	r.step(fleet.Room{})
 	require.True(t, r.waits(sub))
-	r.site("b").snap.State = replica.Draining
+	r.site("b").snap.State = fleet.Draining
 	r.pass(recheck)
 	require.Equal(t, fault.NoReplica, r.fault(sub).Kind)
 	r.empty()
@@ -163,7 +163,7 @@ func TestLegs(t *testing.T) {
 		r.step(one)
 		r.site("a").free()
 		r.site("a").hold(9_200)
-		r.step(replica.Room{})
+		r.step(fleet.Room{})
 		require.Len(t, r.sent, 1, "there is room for one prompt")
 		r.deliver()
 		require.True(t, r.waits(legs))
@@ -177,7 +177,7 @@ func TestLegs(t *testing.T) {
 		require.Empty(t, r.m.booked)
 		require.Zero(t, r.site("b").ledger.Load().BookedBlocks)
 		r.site("a").free()
-		r.step(replica.Room{})
+		r.step(fleet.Room{})
 		r.deliver()
 		require.Len(t, r.places(sub), 5)
 	})
@@ -218,7 +218,7 @@ func TestLegs(t *testing.T) {
 	t.Run("more than there are seats", func(t *testing.T) {
 		r := newRig(t, testConfig(), 2)
 		require.Equal(t, fault.BadInput, r.fault(r.submit(r.askFor(&stream.Request{N: 9, MaxTokens: new(1)}, ids(1, 16)))).Kind)
-		r.add("c", testLimits()).snap.State = replica.Down
+		r.add("c", testLimits()).snap.State = fleet.Down
 		require.True(t, r.waits(r.submit(r.askFor(&stream.Request{N: 9, MaxTokens: new(1)}, ids(1, 16)))), "with c they would fit")
 		r.add("d", testLimits()).snap.Told = false
 		require.True(t, r.waits(r.submit(r.askFor(&stream.Request{N: 99, MaxTokens: new(1)}, ids(1, 16)))), "d may have seats for all")
@@ -253,7 +253,7 @@ func TestExclusion(t *testing.T) {
 	require.Equal(t, scoring.ReplicaID("a"), r.places(again(both...))[0].Ref.ID, "an exclusion ends with the life")
 	r.site("a").fill()
 	require.True(t, r.waits(again(both...)), "it waits for the one that may take it")
-	r.site("a").snap.State = replica.Down
+	r.site("a").snap.State = fleet.Down
 	require.Same(t, broke, r.fault(again(both...)))
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 	"plimsoll/scoring/policy"
@@ -50,12 +50,12 @@ func TestEjection(t *testing.T) {
 		}, []scoring.ReplicaID{"a", "b"}},
 		"none of two": {2, func(r *rig) { r.slow("b", 20) }, nil},
 		"not the last that serves": {3, func(r *rig) {
-			r.site("a").snap.State, r.site("c").snap.State = replica.Down, replica.Down
+			r.site("a").snap.State, r.site("c").snap.State = fleet.Down, fleet.Down
 			r.slow("b", 20)
 		}, nil},
 		"not any more when the others are down": {3, func(r *rig) {
 			r.slow("b", 20)
-			r.site("a").snap.State, r.site("c").snap.Suspect = replica.Down, true
+			r.site("a").snap.State, r.site("c").snap.Suspect = fleet.Down, true
 		}, nil},
 		"one that has left is forgotten": {3, func(r *rig) {
 			r.slow("b", 20)

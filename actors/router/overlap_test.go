@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 	"plimsoll/scoring"
@@ -96,7 +96,7 @@ func TestWhatIsRefusedIsNotCached(t *testing.T) {
 	for name, refuse := range map[string]func(r *rig, s *site, sub *stream.Submit){
 		"the ledger knows better": func(r *rig, s *site, _ *stream.Submit) {
 			s.ledger.Reserve(start, claimOf(99, 100))
-			s.snap.State = replica.Draining
+			s.snap.State = fleet.Draining
 			r.deliver()
 		},
 		"the client has left": func(r *rig, _ *site, sub *stream.Submit) {
@@ -105,7 +105,7 @@ func TestWhatIsRefusedIsNotCached(t *testing.T) {
 		},
 		"nobody answers": func(r *rig, s *site, _ *stream.Submit) {
 			s.hangs = true
-			s.snap.State = replica.Down
+			s.snap.State = fleet.Down
 			r.pass(r.m.cfg.ReserveWait)
 		},
 	} {
@@ -132,7 +132,7 @@ func TestWhoIsRankedAnewSeesWhatOthersBroughtMeanwhile(t *testing.T) {
 			first := r.ask(1, 800, new(16))
 			r.step(first)
 			asked := r.sent[0].ref.ID
-			r.site(asked).snap.State = replica.Draining // the router sees it, and sends the next one elsewhere
+			r.site(asked).snap.State = fleet.Draining // the router sees it, and sends the next one elsewhere
 			second := r.submitAfter(r.ask(1, 800, new(16)))
 			require.NotEqual(t, asked, second.Ref.ID)
 			r.deliver() // the first one is refused

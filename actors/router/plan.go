@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 	"plimsoll/scoring"
@@ -15,13 +15,13 @@ import (
 
 // view is one replica as a step sees it.
 type view struct {
-	ref   *replica.Ref
-	snap  *replica.Snapshot
-	place *replica.Place // nil while it has no slot in an index
+	ref   *fleet.Ref
+	snap  *fleet.Snapshot
+	place *fleet.Place // nil while it has no slot in an index
 }
 
 // views reads what the replicas have published, into memory of an earlier call.
-func views(refs []*replica.Ref, vs []view) []view {
+func views(refs []*fleet.Ref, vs []view) []view {
 	vs = vs[:0]
 	for _, ref := range refs {
 		vs = append(vs, view{ref: ref, snap: ref.Snapshot(), place: ref.Place()})
@@ -278,7 +278,7 @@ type lookUp struct {
 }
 
 // lookUp looks through a place's index, once for all its replicas. used counts the indexes looked through for this prompt.
-func (m *machine) lookUp(now time.Time, e *entry, a stream.Ask, place *replica.Place, used *int) lookUp {
+func (m *machine) lookUp(now time.Time, e *entry, a stream.Ask, place *fleet.Place, used *int) lookUp {
 	s := &m.scratch
 	of := lookUp{index: place.Index, blockTokens: place.BlockTokens}
 	of.most = scoring.Blocks(max(0, e.promptTokens(a)-1) / of.blockTokens)
@@ -307,7 +307,7 @@ func (of *lookUp) in(s prefix.Slot) prefix.Overlap {
 }
 
 // besides says whether a leg with the same prompt is to go to the replica.
-func besides(chosen []*asked, ref *replica.Ref, prompt int) bool {
+func besides(chosen []*asked, ref *fleet.Ref, prompt int) bool {
 	for _, a := range chosen {
 		if a.place.Ref == ref && a.prompt == prompt {
 			return true

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 	"plimsoll/scoring/queue"
@@ -80,7 +80,7 @@ func TestCausesOfRefusals(t *testing.T) {
 		},
 		"nobody serves": {
 			do: func(r *rig) *stream.Submit {
-				r.sites[0].snap.State = replica.Down
+				r.sites[0].snap.State = fleet.Down
 				return r.submit(r.ask(1, 100, nil))
 			},
 			kind: fault.NoReplica, want: fault.Unserved,

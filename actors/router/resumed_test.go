@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -75,7 +75,7 @@ func TestBrokenAnswersComeFirst(t *testing.T) {
 		require.True(t, r.waits(next))
 		require.True(t, s.ledger.End(claimOf(s.holds, 1).Ticket, ledger.Finished))
 		s.holds--
-		r.step(replica.Room{Replica: "a"})
+		r.step(fleet.Room{Replica: "a"})
 		r.deliver()
 		require.False(t, r.waits(next))
 	}
@@ -85,13 +85,13 @@ func TestBrokenAnswersComeFirst(t *testing.T) {
 func TestABrokenAnswerWaitsForWhoComesBack(t *testing.T) {
 	r := newRig(t, testConfig(), 2)
 	a, b := r.site("a"), r.site("b")
-	b.snap.State = replica.Down
+	b.snap.State = fleet.Down
 	sub := r.submit(r.broken(1, 64, 40, "a"))
 	require.True(t, r.waits(sub))
 	r.pass(20 * time.Second)
 	require.True(t, r.waits(sub))
 	a.snap.Incarnation = 2
-	r.step(replica.Room{Replica: "a"})
+	r.step(fleet.Room{Replica: "a"})
 	r.deliver()
 	p := r.places(sub)[0]
 	require.Equal(t, scoring.ReplicaID("a"), p.Ref.ID)
@@ -200,14 +200,14 @@ func TestAProcessFallsWhole(t *testing.T) {
 	for seed := range 3 {
 		require.Equal(t, c.ref.ID, r.places(r.submit(r.broken(seed, 64, 40, "a")))[0].Ref.ID)
 	}
-	c.snap.State = replica.Down
+	c.snap.State = fleet.Down
 	sub := r.submit(r.broken(9, 64, 40, "a"))
 	require.True(t, r.waits(sub))
-	a.snap.Incarnation, a.snap.State = 2, replica.Warming // b's actor has not noticed, but what it talks to is new
-	r.step(replica.Room{Replica: "b"})
+	a.snap.Incarnation, a.snap.State = 2, fleet.Warming // b's actor has not noticed, but what it talks to is new
+	r.step(fleet.Room{Replica: "b"})
 	r.deliver()
 	require.Equal(t, b.ref.ID, r.places(sub)[0].Ref.ID)
-	a.snap.State = replica.Ready
+	a.snap.State = fleet.Ready
 	// A shedder's process does not fall with it.
 	shed := r.broken(10, 64, 0, "a")
 	shed.Legs[0].Excluded = []stream.Exclusion{{Replica: "a", Incarnation: 2}}
@@ -237,7 +237,7 @@ func TestBrokenLegsArePlacedAsTheyFit(t *testing.T) {
 	r.submit(full)
 	require.True(t, r.waits(full))
 	s.free()
-	r.step(replica.Room{Replica: "a"})
+	r.step(fleet.Room{Replica: "a"})
 	r.deliver()
 	require.Len(t, r.places(full), 2)
 }

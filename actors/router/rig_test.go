@@ -9,7 +9,7 @@ import (
 
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 	"plimsoll/scoring"
@@ -22,10 +22,10 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // site is a replica without its actor: what it publishes, and a ledger that answers.
 type site struct {
-	ref    *replica.Ref
-	snap   replica.Snapshot
+	ref    *fleet.Ref
+	snap   fleet.Snapshot
 	ledger *ledger.Ledger
-	place  *replica.Place
+	place  *fleet.Place
 	holds  uint64 // claims of the test's own
 	hangs  bool   // answers nothing for now
 }
@@ -50,14 +50,14 @@ func (s *site) answer(now time.Time, r letter) any {
 	}
 	snap := s.view().snap
 	if reason == ledger.None {
-		return &replica.Granted{Ticket: r.claim.Ticket, Replica: s.ref.ID, Snapshot: snap}
+		return &fleet.Granted{Ticket: r.claim.Ticket, Replica: s.ref.ID, Snapshot: snap}
 	}
-	return &replica.Refused{Ticket: r.claim.Ticket, Replica: s.ref.ID, Reason: reason, Snapshot: snap}
+	return &fleet.Refused{Ticket: r.claim.Ticket, Replica: s.ref.ID, Reason: reason, Snapshot: snap}
 }
 
 // letter is a reservation on its way: the machine may use its own memory again.
 type letter struct {
-	ref         *replica.Ref
+	ref         *fleet.Ref
 	claim       ledger.Claim
 	incarnation uint64
 }
@@ -114,11 +114,11 @@ func newRig(t require.TestingT, cfg Config, replicas int) *rig {
 // add puts a ready replica of an engine that shares blocks into the fleet.
 func (r *rig) add(id scoring.ReplicaID, limits scoring.Limits) *site {
 	s := &site{
-		ref:    &replica.Ref{ID: id, Model: "m", Process: string(id), Capabilities: engine.Capabilities{Sharing: engine.SharingFromDispatch}},
-		snap:   replica.Snapshot{ID: id, Epoch: 1, Incarnation: 1, State: replica.Ready, Told: true},
+		ref:    &fleet.Ref{ID: id, Model: "m", Process: string(id), Capabilities: engine.Capabilities{Sharing: engine.SharingFromDispatch}},
+		snap:   fleet.Snapshot{ID: id, Epoch: 1, Incarnation: 1, State: fleet.Ready, Told: true},
 		ledger: ledger.New(limits),
 	}
-	s.place = &replica.Place{
+	s.place = &fleet.Place{
 		Index: r.index, BlockTokens: limits.BlockTokens, Incarnation: s.snap.Incarnation,
 		Slot: r.index.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: limits.KVBlocks}),
 	}
@@ -197,7 +197,7 @@ func (r *rig) deliverOne(i int) {
 func (r *rig) end(p stream.Placement) {
 	require.True(r.t, r.site(p.Ref.ID).ledger.End(p.Claim.Ticket, ledger.Finished))
 	r.placed = slices.DeleteFunc(r.placed, func(q stream.Placement) bool { return q.Claim.Ticket == p.Claim.Ticket })
-	r.step(replica.Room{Replica: p.Ref.ID})
+	r.step(fleet.Room{Replica: p.Ref.ID})
 }
 
 // pass lets time pass, with the ticks that the machine asks for on the way.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -14,10 +14,10 @@ import (
 // Shell does what a router's machine asks for, in the order in which it is called.
 type Shell interface {
 	TellCall(call *stream.Call, message any)
-	// Reserve asks a replica's actor, which answers with [replica.Granted] or [replica.Refused]. prefill is [replica.Reserve]'s.
-	Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration)
+	// Reserve asks a replica's actor, which answers with [fleet.Granted] or [fleet.Refused]. prefill is [fleet.Reserve]'s.
+	Reserve(ref *fleet.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration)
 	// GiveBack ends a ticket that was granted and can't be used.
-	GiveBack(ref *replica.Ref, ticket scoring.Ticket)
+	GiveBack(ref *fleet.Ref, ticket scoring.Ticket)
 	// Turned tells of a submission that was turned away. For statistics.
 	Turned(kind fault.Kind, cause fault.Cause)
 	// Ejected tells of a replica that gets nothing for a while because its steps take so many times as long as they did.

@@ -10,7 +10,7 @@ import (
 
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -347,7 +347,7 @@ func (c *clerk) run(d time.Duration) {
 			c.prefills = append(c.prefills[:i], c.prefills[i+1:]...)
 			c.site(p.place.Ref.ID).ledger.End(p.place.Claim.Ticket, ledger.Finished)
 			c.step(stream.Finished{Replica: p.place.Ref.ID, Ticket: p.place.Claim.Ticket, Produced: 20})
-			c.step(replica.Room{Replica: p.place.Ref.ID})
+			c.step(fleet.Room{Replica: p.place.Ref.ID})
 			c.deliver()
 		}
 	}
@@ -360,7 +360,7 @@ func (c *clerk) deliver() {
 		c.rig.deliver()
 		if c.back > back {
 			for _, s := range c.sites {
-				c.step(replica.Room{Replica: s.ref.ID})
+				c.step(fleet.Room{Replica: s.ref.ID})
 			}
 		}
 	}

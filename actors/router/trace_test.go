@@ -11,7 +11,7 @@ import (
 
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 	"plimsoll/scoring/policy"
@@ -54,7 +54,7 @@ func (r *rig) record(id string) explain.Record {
 // TestADecisionIsRemembered: a row a replica, the chosen one marked, and what came beside what was predicted.
 func TestADecisionIsRemembered(t *testing.T) {
 	r := watchedRig(t, 2)
-	r.sites[0].snap.State = replica.Draining
+	r.sites[0].snap.State = fleet.Draining
 	sub := r.submit(r.askFor(named("req-1"), ids(1, 100)))
 	p := r.places(sub)[0]
 	got := r.record("req-1")
@@ -103,7 +103,7 @@ func TestAHoldIsRemembered(t *testing.T) {
 	require.Equal(t, "held (no room)", got.Summary)
 	r.now = r.now.Add(180 * time.Millisecond)
 	r.sites[1].free()
-	r.step(replica.Room{Replica: "b"})
+	r.step(fleet.Room{Replica: "b"})
 	r.deliver()
 	r.places(sub)
 	got = r.record("waits")
@@ -129,7 +129,7 @@ func TestAWaitIsRememberedThoughNobodyDecides(t *testing.T) {
 	require.Equal(t, "held (in the queue)", got.Summary)
 	r.now = r.now.Add(180 * time.Millisecond)
 	r.sites[0].free()
-	r.step(replica.Room{Replica: "a"})
+	r.step(fleet.Room{Replica: "a"})
 	r.deliver()
 	r.places(sub)
 	got = r.record("two")
@@ -191,7 +191,7 @@ func TestRepeatedHoldsAreNotNoted(t *testing.T) {
 	r.now = r.now.Add(time.Second)
 	b := r.watch.Batch()
 	r.m.trace = b
-	r.m.step(r.now, replica.Room{Replica: "a"}, r.views())
+	r.m.step(r.now, fleet.Room{Replica: "a"}, r.views())
 	require.True(t, b.Empty())
 }
 
@@ -287,13 +287,13 @@ func TestSupposingAtTheBounds(t *testing.T) {
 // TestSupposingHidesNoChange: a replica that comes back is noticed by those that wait though it was supposed on first.
 func TestSupposingHidesNoChange(t *testing.T) {
 	r := watchedRig(t, 1)
-	r.sites[0].snap.State = replica.Warming
+	r.sites[0].snap.State = fleet.Warming
 	r.sites[0].fill()
 	sub := r.submit(r.askFor(named("waits"), ids(1, 100)))
 	require.True(t, r.waits(sub))
-	r.sites[0].snap.State = replica.Down
+	r.sites[0].snap.State = fleet.Down
 	r.supposes(named(""), ids(2, 100))
-	r.step(replica.Room{Replica: "a"})
+	r.step(fleet.Room{Replica: "a"})
 	require.Equal(t, fault.NoReplica, r.fault(sub).Kind, "nobody is left who could serve it")
 }
 
@@ -322,7 +322,7 @@ func BenchmarkWatched(b *testing.B) {
 	for _, replicas := range []int{8, 64} {
 		for _, who := range []string{"nobody", "router", "watch", "watch and 2 shadows"} {
 			b.Run(fmt.Sprintf("replicas=%d/%s", replicas, who), func(b *testing.B) {
-				r := fleet(b, replicas)
+				r := fleetOf(b, replicas)
 				var shadows []policy.Config
 				if who == "watch and 2 shadows" {
 					for _, name := range []string{"lmetric", "token-load"} {
@@ -355,7 +355,7 @@ func BenchmarkWatched(b *testing.B) {
 						b.Fatal("not placed")
 					}
 					ticket, id := asked.place.Claim.Ticket, asked.place.Ref.ID
-					step(&replica.Granted{Ticket: ticket, Replica: id, Snapshot: snapOf(vs, id)}, vs)
+					step(&fleet.Granted{Ticket: ticket, Replica: id, Snapshot: snapOf(vs, id)}, vs)
 					step(stream.Failed{Replica: id, Ticket: ticket}, vs)
 				}
 			})

@@ -1,7 +1,7 @@
 package stream
 
 import (
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/scoring"
 )
 
@@ -9,7 +9,7 @@ import (
 // once warm each other's cache in an order that nobody knows, and of a prompt that the engine rendered the index knows nothing.
 func (m *machine) audit(a *attempt, cached int) {
 	if a.cached == nil && m.req.N == 1 && !m.raw(a.leg) {
-		m.emit(toReplica{a.place.Ref, replica.Cached{
+		m.emit(toReplica{a.place.Ref, fleet.Cached{
 			Incarnation: a.place.Incarnation, Began: a.began,
 			PredictedTokens: a.place.OverlapTokens, ReportedTokens: scoring.Tokens(cached),
 		}})

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 )
@@ -20,7 +20,7 @@ func TestAudit(t *testing.T) {
 	fresh := func(r *rig) scoring.Tokens { // of the last step
 		for _, e := range r.m.out {
 			if to, ok := e.(toReplica); ok {
-				if l, ok := to.message.(replica.Learned); ok {
+				if l, ok := to.message.(fleet.Learned); ok {
 					return l.FreshTokens
 				}
 			}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -32,7 +32,7 @@ func BenchmarkRelay(b *testing.B) {
 				}
 				return emit(engine.Event{Finish: &engine.Finish{Reason: engine.FinishLength}})
 			}}
-			ref := replica.NewRef("r", "m", e, nil)
+			ref := fleet.NewRef("r", "m", e, nil)
 			var call *Call
 			live := NewLive()
 			deps := Deps{Live: live, Log: quietLog(), Model: Model{Decoder: letters{}}, Ended: func(Summary) {}}

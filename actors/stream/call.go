@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/meter"
-	"plimsoll/actors/replica"
 	"plimsoll/actors/supervise"
 	"plimsoll/scoring/ledger"
 )
@@ -125,7 +125,7 @@ func (c *Call) read(m *machine, r read) {
 func (c *Call) finish(m *machine) {
 	c.deps.Live.leave(c,
 		func(e ReplicaRestarted) { c.perform(m, m.step(time.Now(), e)) },
-		func(attempt uint64) replica.Announcement { return m.attempts[attempt].announcement() })
+		func(attempt uint64) fleet.Announcement { return m.attempts[attempt].announcement() })
 	for len(c.open) > 0 { // their Generate has returned
 		c.read(m, <-c.reads)
 	}
@@ -189,10 +189,10 @@ func (c *Call) panicked(value any) {
 	c.Response.End(flt)
 	c.deps.Router(Withdraw{Call: c, Number: 0})
 	for _, a := range c.open {
-		a.place.Ref.Tell(replica.Linger{Attempt: a.known()})
+		a.place.Ref.Tell(fleet.Linger{Attempt: a.known()})
 		a.cancel()
 	}
-	c.deps.Live.leave(c, c.announce, func(attempt uint64) replica.Announcement { return lingering(c.open[attempt]) })
+	c.deps.Live.leave(c, c.announce, func(attempt uint64) fleet.Announcement { return lingering(c.open[attempt]) })
 	for attempt, a := range c.open { // their Generate has returned
 		for !a.read {
 			r := <-c.reads
@@ -202,7 +202,7 @@ func (c *Call) panicked(value any) {
 		}
 		ref := a.place.Ref
 		if ref.Capabilities.ConfirmsAbort {
-			ref.Tell(replica.End{Ticket: a.place.Claim.Ticket, Reason: ledger.Failed})
+			ref.Tell(fleet.End{Ticket: a.place.Claim.Ticket, Reason: ledger.Failed})
 		}
 		delete(c.open, attempt)
 	}
@@ -211,7 +211,7 @@ func (c *Call) panicked(value any) {
 
 // announce answers a restarted replica for a call whose machine broke.
 func (c *Call) announce(e ReplicaRestarted) {
-	answer := replica.Announced{Epoch: e.Epoch}
+	answer := fleet.Announced{Epoch: e.Epoch}
 	for _, a := range c.open {
 		if a.place.Ref == e.Ref {
 			answer.Tickets = append(answer.Tickets, lingering(a))
@@ -220,18 +220,18 @@ func (c *Call) announce(e ReplicaRestarted) {
 	e.Ref.Tell(answer)
 }
 
-func lingering(a *running) replica.Announcement {
-	return replica.Announcement{Attempt: a.known(), State: ledger.Lingering}
+func lingering(a *running) fleet.Announcement {
+	return fleet.Announcement{Attempt: a.known(), State: ledger.Lingering}
 }
 
 // refuse gives back what a message brings to a call that is over.
 func (c *Call) refuse(message any) {
 	switch e := message.(type) {
 	case ReplicaRestarted:
-		e.Ref.Tell(replica.Announced{Epoch: e.Epoch})
+		e.Ref.Tell(fleet.Announced{Epoch: e.Epoch})
 	case Placed:
 		for _, p := range e.Placements {
-			p.Ref.Tell(replica.End{Ticket: p.Claim.Ticket, Reason: ledger.Cancelled})
+			p.Ref.Tell(fleet.End{Ticket: p.Claim.Ticket, Reason: ledger.Cancelled})
 			c.deps.Router(Failed{Replica: p.Ref.ID, Ticket: p.Claim.Ticket})
 		}
 	}

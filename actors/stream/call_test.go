@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring/ledger"
 )
@@ -329,7 +329,7 @@ func (n *node) held(number uint64, leg int) Placement {
 	ref := n.refs[0]
 	claim := ledger.Plan{PromptTokens: 3, MaxOutputTokens: 100, OutputTokens: 16}.Claim(ref.Snapshot().Load.Limits)
 	claim.Ticket.Boot, claim.Ticket.Number = 2, number
-	ref.Tell(&replica.Reserve{Claim: claim, Incarnation: ref.Snapshot().Incarnation, From: n.router})
+	ref.Tell(&fleet.Reserve{Claim: claim, Incarnation: ref.Snapshot().Incarnation, From: n.router})
 	synctest.Wait()
 	return Placement{Leg: leg, Claim: claim, Ref: ref, Incarnation: 1, Epoch: ref.Snapshot().Epoch, BlockTokens: 16, MaxTokens: 100}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 )
@@ -14,7 +14,7 @@ import (
 // call only.
 type Shell interface {
 	ToRouter(message any)
-	ToReplica(ref *replica.Ref, message any)
+	ToReplica(ref *fleet.Ref, message any)
 	// StartAttempt calls the engine; what it says comes back as Frame and AttemptEnded.
 	StartAttempt(attempt uint64, place Placement, request engine.Request)
 	// AbortAttempt ends the call of the engine. AttemptEnded follows.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -357,7 +357,7 @@ func TestRegistersOfBudgets(t *testing.T) {
 	require.True(t, calls[0].retries.take(false))
 	for _, c := range calls {
 		require.Len(t, l.budgets, 1)
-		l.leave(c, func(ReplicaRestarted) {}, func(uint64) replica.Announcement { return replica.Announcement{} })
+		l.leave(c, func(ReplicaRestarted) {}, func(uint64) fleet.Announcement { return fleet.Announcement{} })
 	}
 	require.Empty(t, l.budgets)
 	require.Zero(t, calls[0].retries.of.taken)

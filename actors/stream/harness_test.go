@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/engine/sim"
 	"plimsoll/scoring"
@@ -124,7 +124,7 @@ func (s story) tell(t tester) told {
 	req := s.req
 	req.N, req.Input.Tokens = max(1, req.N), s.prompts
 	c := &teller{t: t, s: &s, tries: map[int]int{}, of: map[uint64]int{}}
-	c.r = &rig{t: t, now: epoch, refs: map[string]*replica.Ref{}, of: NewBudget()}
+	c.r = &rig{t: t, now: epoch, refs: map[string]*fleet.Ref{}, of: NewBudget()}
 	model := Model{Decoder: letters{}, EndTokens: []uint32{idEOS}, Encode: encodeBytes}
 	c.r.m = newMachine(DefaultConfig(), &req, model, nil, c.r.of.join())
 	legs := req.N * len(s.prompts)

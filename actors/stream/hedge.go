@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 )
 
 // hedge is a request's second attempt beside a first one that is stuck before its first token. A request has one at most, and
@@ -130,7 +130,7 @@ func (m *machine) won(a *attempt) {
 	}
 	if other := m.rival(a); other != nil {
 		if other.id != m.hedge.attempt {
-			m.emit(toReplica{other.place.Ref, replica.Late{Ticket: other.place.Claim.Ticket}})
+			m.emit(toReplica{other.place.Ref, fleet.Late{Ticket: other.place.Claim.Ticket}})
 		}
 		m.abort(other)
 	}

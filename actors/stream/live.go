@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 )
 
 // Live is the register of a node's running calls, and of the attempts that outlive theirs: a call whose client has left
@@ -13,16 +13,16 @@ import (
 type Live struct {
 	mu         sync.Mutex
 	calls      map[*Call]struct{}
-	budgets    map[string]*Budget                // of retries, by model
-	strays     map[*running]replica.Announcement // what a restarted replica hears of them
-	goroutines int                               // of calls and attempts
-	down       *Shutdown                         // told to all: who comes later hears of it too
-	changed    chan struct{}                     // closed when something has become empty; nil if nobody waits
+	budgets    map[string]*Budget              // of retries, by model
+	strays     map[*running]fleet.Announcement // what a restarted replica hears of them
+	goroutines int                             // of calls and attempts
+	down       *Shutdown                       // told to all: who comes later hears of it too
+	changed    chan struct{}                   // closed when something has become empty; nil if nobody waits
 }
 
 // NewLive returns an empty register.
 func NewLive() *Live {
-	return &Live{calls: map[*Call]struct{}{}, budgets: map[string]*Budget{}, strays: map[*running]replica.Announcement{}}
+	return &Live{calls: map[*Call]struct{}{}, budgets: map[string]*Budget{}, strays: map[*running]fleet.Announcement{}}
 }
 
 // enter registers a call and its goroutine.
@@ -67,7 +67,7 @@ func (l *Live) notify() {
 // leave takes a call out, in one step: what is told to all from now on does not reach it, and the attempts of it that have
 // not returned are strays. Restarted replicas that have asked the call get their answer before that, so that a ticket's
 // end never comes ahead of its announcement.
-func (l *Live) leave(c *Call, answer func(ReplicaRestarted), left func(attempt uint64) replica.Announcement) {
+func (l *Live) leave(c *Call, answer func(ReplicaRestarted), left func(attempt uint64) fleet.Announcement) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.pending = append(c.pending, c.inbox.close()...)
@@ -139,7 +139,7 @@ func (l *Live) Tell(message any) int {
 
 // announce answers for the strays; false if there are none.
 func (l *Live) announce(e ReplicaRestarted) bool {
-	answer := replica.Announced{Epoch: e.Epoch}
+	answer := fleet.Announced{Epoch: e.Epoch}
 	for r, a := range l.strays {
 		if r.place.Ref == e.Ref {
 			answer.Tickets = append(answer.Tickets, a)

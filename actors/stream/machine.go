@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -17,7 +17,7 @@ type effect interface{ isEffect() }
 type (
 	toRouter  struct{ message any }
 	toReplica struct {
-		ref     *replica.Ref
+		ref     *fleet.Ref
 		message any
 	}
 	startAttempt struct {
@@ -93,7 +93,7 @@ type machine struct {
 	hedge     hedge
 	pollAt    time.Time // when legs that are parked try again
 	// epochs are those that restarted replicas were answered in.
-	epochs map[*replica.Ref]uint64
+	epochs map[*fleet.Ref]uint64
 
 	out      []effect // of this step; its memory is used again by the next one
 	appended appendLeg
@@ -104,7 +104,7 @@ func newMachine(cfg Config, req *Request, model Model, call *Call, retries *shar
 	m := &machine{
 		cfg: cfg, req: req, model: model, call: call, retries: retries,
 		attempts: map[uint64]*attempt{}, cached: make([]*int, prompts), told: make([]*int, prompts),
-		epochs: map[*replica.Ref]uint64{},
+		epochs: map[*fleet.Ref]uint64{},
 	}
 	for i := range prompts * req.N {
 		m.legs = append(m.legs, newLeg(req, model, i))
@@ -229,7 +229,7 @@ func (m *machine) placed(now time.Time, e Placed) {
 	lost := slices.ContainsFunc(e.Placements, func(p Placement) bool { return p.Epoch < m.epochs[p.Ref] })
 	if m.ended || !current || lost {
 		for _, p := range e.Placements {
-			m.emit(toReplica{p.Ref, replica.End{Ticket: p.Claim.Ticket, Reason: ledger.Cancelled}})
+			m.emit(toReplica{p.Ref, fleet.End{Ticket: p.Claim.Ticket, Reason: ledger.Cancelled}})
 			m.emit(toRouter{Failed{Replica: p.Ref.ID, Ticket: p.Claim.Ticket}}) // nothing comes of it
 		}
 		if current && !m.ended {
@@ -337,7 +337,7 @@ func (m *machine) routerRestarted() {
 // announce answers a replica's new epoch with the tickets that live there.
 func (m *machine) announce(e ReplicaRestarted) {
 	m.epochs[e.Ref] = e.Epoch
-	answer := replica.Announced{Epoch: e.Epoch}
+	answer := fleet.Announced{Epoch: e.Epoch}
 	for _, id := range sortedKeys(m.attempts) {
 		if a := m.attempts[id]; a.place.Ref == e.Ref {
 			answer.Tickets = append(answer.Tickets, a.announcement())

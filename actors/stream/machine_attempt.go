@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -34,7 +34,7 @@ type attempt struct {
 }
 
 // announcement is what a restarted replica hears of the attempt.
-func (a *attempt) announcement() replica.Announcement {
+func (a *attempt) announcement() fleet.Announcement {
 	state := ledger.Reserved
 	switch {
 	case a.aborted:
@@ -42,12 +42,12 @@ func (a *attempt) announcement() replica.Announcement {
 	case a.produced > 0:
 		state = ledger.Running
 	}
-	return replica.Announcement{Attempt: a.known(), State: state}
+	return fleet.Announcement{Attempt: a.known(), State: state}
 }
 
 // known is all that a replica's ledger wants to know of the attempt.
-func (a *attempt) known() replica.Attempt {
-	return replica.Attempt{
+func (a *attempt) known() fleet.Attempt {
+	return fleet.Attempt{
 		Claim: a.place.Claim, Produced: scoring.Tokens(a.produced), Incarnation: a.place.Incarnation, Began: a.began,
 	}
 }
@@ -116,7 +116,7 @@ func (m *machine) frame(f frame) {
 // unreadable has a new attempt go on where an engine has sent a token that the tokenizer does not know. The replica gets no
 // strike for it: many a model draws from more IDs than its tokenizer has, and a client can ask for a temperature at which they come.
 func (m *machine) unreadable(now time.Time, a *attempt, err error) {
-	m.emit(toReplica{a.place.Ref, replica.Linger{Attempt: a.known()}})
+	m.emit(toReplica{a.place.Ref, fleet.Linger{Attempt: a.known()}})
 	m.stop(a, false)
 	m.reroute(now, a, &engine.Failure{
 		Kind: engine.Broken, Message: "the engine sent a token that the tokenizer does not know", Err: err,
@@ -197,9 +197,9 @@ func (m *machine) milestones(at time.Time, a *attempt) {
 	p := &a.place
 	if !a.started {
 		a.started, a.stepped, a.reported = true, at, 1
-		m.emit(toReplica{p.Ref, replica.Started{Ticket: p.Claim.Ticket}})
+		m.emit(toReplica{p.Ref, fleet.Started{Ticket: p.Claim.Ticket}})
 		if a.produced > a.reported {
-			m.emit(toReplica{p.Ref, replica.Progress{Ticket: p.Claim.Ticket, Produced: scoring.Tokens(a.produced)}})
+			m.emit(toReplica{p.Ref, fleet.Progress{Ticket: p.Claim.Ticket, Produced: scoring.Tokens(a.produced)}})
 			a.reported = a.produced
 		}
 		if m.raw(a.leg) {
@@ -209,14 +209,14 @@ func (m *machine) milestones(at time.Time, a *attempt) {
 		m.emit(toRouter{FirstToken{
 			Replica: p.Ref.ID, Ticket: p.Claim.Ticket, PrefillTokens: prefill, HitTokens: p.Claim.PromptTokens - prefill, Took: at.Sub(a.began),
 		}})
-		m.emit(toReplica{p.Ref, replica.Learned{
+		m.emit(toReplica{p.Ref, fleet.Learned{
 			LoRA: m.req.LoRA, Salt: m.req.CacheSalt, Prompt: a.input, FreshTokens: prefill, Began: a.began,
 		}})
 		return
 	}
 	every := max(16, int(p.BlockTokens))
 	if n := a.produced - a.reported; n >= every {
-		m.emit(toReplica{p.Ref, replica.Progress{Ticket: p.Claim.Ticket, Produced: scoring.Tokens(a.produced)}})
+		m.emit(toReplica{p.Ref, fleet.Progress{Ticket: p.Claim.Ticket, Produced: scoring.Tokens(a.produced)}})
 		m.emit(toRouter{Steps{
 			Replica: p.Ref.ID, KVTokens: p.Claim.PromptTokens + scoring.Tokens(a.produced),
 			Since: a.stepped, Gap: at.Sub(a.stepped) / time.Duration(n),
@@ -230,7 +230,7 @@ func (m *machine) abort(a *attempt) {
 	if a.aborted {
 		return
 	}
-	m.emit(toReplica{a.place.Ref, replica.Linger{Attempt: a.known()}})
+	m.emit(toReplica{a.place.Ref, fleet.Linger{Attempt: a.known()}})
 	m.stop(a, true)
 }
 
@@ -254,7 +254,7 @@ func (m *machine) account(a *attempt, sound bool) {
 		Produced: base + scoring.Tokens(a.produced), Limit: base + claim.SequenceTokens - claim.PromptTokens, Cached: a.cached,
 	}})
 	if sound && !m.raw(a.leg) {
-		m.emit(toReplica{ref, replica.Learned{
+		m.emit(toReplica{ref, fleet.Learned{
 			LoRA: m.req.LoRA, Salt: m.req.CacheSalt, Prompt: m.prompts[a.leg.prompt].IDs, Output: slices.Clip(a.leg.known()),
 			FreshTokens: a.fresh(), Began: a.began,
 		}})
@@ -276,19 +276,19 @@ func (m *machine) attemptEnded(now time.Time, e attemptEnded) {
 	switch {
 	case e.err != nil:
 		failure = failureOf(e.err)
-		m.emit(toReplica{ref, replica.AttemptFailed{Attempt: a.known(), Failure: failure}})
+		m.emit(toReplica{ref, fleet.AttemptFailed{Attempt: a.known(), Failure: failure}})
 		if failure.Kind == engine.Stalled && ref.Capabilities.ConfirmsAbort { // a stall alone says nothing about its blocks
-			m.emit(toReplica{ref, replica.End{Ticket: ticket, Reason: ledger.Failed}})
+			m.emit(toReplica{ref, fleet.End{Ticket: ticket, Reason: ledger.Failed}})
 		}
 	case a.leg.finished:
-		m.emit(toReplica{ref, replica.End{Ticket: ticket, Reason: ledger.Finished}})
+		m.emit(toReplica{ref, fleet.End{Ticket: ticket, Reason: ledger.Finished}})
 	default:
 		message := "the engine ended the answer without a finish"
 		if a.cut {
 			message = "the request was aborted on the engine"
 		}
 		failure = &engine.Failure{Kind: engine.Broken, FromEngine: a.cut, Message: message}
-		m.emit(toReplica{ref, replica.End{Ticket: ticket, Reason: ledger.Failed}})
+		m.emit(toReplica{ref, fleet.End{Ticket: ticket, Reason: ledger.Failed}})
 	}
 	m.account(a, failure == nil)
 	if failure != nil && !m.ended && !a.leg.finished {
@@ -298,12 +298,12 @@ func (m *machine) attemptEnded(now time.Time, e attemptEnded) {
 
 // endOfAborted is what a replica hears when the Generate of an aborted attempt has returned; nil: nothing, the ticket
 // lingers until its bound.
-func endOfAborted(caps engine.Capabilities, t scoring.Ticket, err error) *replica.End {
+func endOfAborted(caps engine.Capabilities, t scoring.Ticket, err error) *fleet.End {
 	switch {
 	case err == nil: // its finish was under way
-		return &replica.End{Ticket: t, Reason: ledger.Finished}
+		return &fleet.End{Ticket: t, Reason: ledger.Finished}
 	case caps.ConfirmsAbort:
-		return &replica.End{Ticket: t, Reason: ledger.Cancelled}
+		return &fleet.End{Ticket: t, Reason: ledger.Cancelled}
 	}
 	return nil
 }
@@ -371,7 +371,7 @@ func (m *machine) timeout(now time.Time) {
 		}
 		// The replica hears of the stall now; what the attempt holds lingers there.
 		stalled := &engine.Failure{Kind: engine.Stalled, Message: "no token in time"}
-		m.emit(toReplica{a.place.Ref, replica.AttemptFailed{Attempt: a.known(), Failure: stalled}})
+		m.emit(toReplica{a.place.Ref, fleet.AttemptFailed{Attempt: a.known(), Failure: stalled}})
 		m.stop(a, false)
 		m.reroute(now, a, stalled, failed)
 	}

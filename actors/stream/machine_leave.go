@@ -3,7 +3,7 @@ package stream
 import (
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 )
 
@@ -18,9 +18,9 @@ func (m *machine) leave(now time.Time, e Leave) {
 		}
 		stalled := &engine.Failure{Kind: engine.Stalled, Message: e.Why}
 		if e.Hung {
-			m.emit(toReplica{e.Ref, replica.AttemptFailed{Attempt: a.known(), Failure: stalled}})
+			m.emit(toReplica{e.Ref, fleet.AttemptFailed{Attempt: a.known(), Failure: stalled}})
 		} else {
-			m.emit(toReplica{e.Ref, replica.Linger{Attempt: a.known()}})
+			m.emit(toReplica{e.Ref, fleet.Linger{Attempt: a.known()}})
 		}
 		m.stop(a, !e.Hung)
 		why := emptied

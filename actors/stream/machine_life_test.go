@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -496,7 +496,7 @@ func TestWhatLingersIsReported(t *testing.T) {
 				event = l
 			}
 			with(t, r.do(event), c.heard)
-			require.Equal(t, replica.Attempt{
+			require.Equal(t, fleet.Attempt{
 				Claim:    ledger.Claim{Ticket: scoring.Ticket{Boot: 1, Number: 1}, PromptTokens: 3, PrefillTokens: 2},
 				Produced: 15, Incarnation: 1, Began: epoch,
 			}, lastWords(t, r.m.out))
@@ -505,20 +505,20 @@ func TestWhatLingersIsReported(t *testing.T) {
 }
 
 // lastWords is the attempt that a replica is told of.
-func lastWords(t tester, effects []effect) replica.Attempt {
+func lastWords(t tester, effects []effect) fleet.Attempt {
 	t.Helper()
 	for _, e := range effects {
 		if m, ok := e.(toReplica); ok {
 			switch m := m.message.(type) {
-			case replica.Linger:
+			case fleet.Linger:
 				return m.Attempt
-			case replica.AttemptFailed:
+			case fleet.AttemptFailed:
 				return m.Attempt
 			}
 		}
 	}
 	require.Fail(t, "nothing lingers")
-	return replica.Attempt{}
+	return fleet.Attempt{}
 }
 
 // TestAFirstFrameOfManyTokensIsReported: that the first token has come says nothing of a second one.

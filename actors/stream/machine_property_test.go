@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 )
@@ -234,20 +234,20 @@ func (w *world) routed(message any) {
 	}
 }
 
-func (w *world) told(ref *replica.Ref, message any) {
+func (w *world) told(ref *fleet.Ref, message any) {
 	of := func(t scoring.Ticket) *words {
 		require.NotNil(w.t, w.tickets[t.Number])
 		return w.tickets[t.Number]
 	}
 	switch e := message.(type) {
-	case replica.End:
+	case fleet.End:
 		of(e.Ticket).end++
-	case replica.Linger:
+	case fleet.Linger:
 		of(e.Claim.Ticket).linger++
-	case replica.AttemptFailed:
+	case fleet.AttemptFailed:
 		of(e.Claim.Ticket).failed = append(of(e.Claim.Ticket).failed, e.Failure.Kind)
 		w.hit(e.Failure.Message == "no token in time", "a stall")
-	case replica.Announced:
+	case fleet.Announced:
 		w.announced = append(w.announced, string(ref.ID)+" "+replicaWord(e))
 	}
 }

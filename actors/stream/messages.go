@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
 )
@@ -122,12 +122,12 @@ type (
 	RouterRestarted struct{}
 	// ReplicaRestarted asks for the tickets on a replica. From its actor's new instance.
 	ReplicaRestarted struct {
-		Ref   *replica.Ref
+		Ref   *fleet.Ref
 		Epoch uint64
 	}
 	// Leave: attempts on a life of a replica are to go on elsewhere. From that replica's actor.
 	Leave struct {
-		Ref         *replica.Ref
+		Ref         *fleet.Ref
 		Incarnation uint64
 		Hung        bool // else the engine works, and is to be emptied
 		Why         string
@@ -142,7 +142,7 @@ type (
 type Placement struct {
 	Leg           int
 	Claim         ledger.Claim
-	Ref           *replica.Ref
+	Ref           *fleet.Ref
 	Incarnation   uint64
 	Epoch         uint64 // of the replica's actor that granted it
 	EngineModel   string // the engine's name of the model

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/meter"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/supervise"
@@ -32,7 +33,7 @@ type node struct {
 	system *actor.ActorSystem
 	live   *Live
 	router *actor.PID
-	refs   []*replica.Ref
+	refs   []*fleet.Ref
 	pids   []*actor.PID
 	cfg    Config
 	deps   Deps
@@ -49,7 +50,7 @@ func newNode(t *testing.T, engines ...*script) *node {
 	n := &node{t: t, live: NewLive(), cfg: DefaultConfig()}
 	n.system = supervise.NewSystem(quietLog())
 	n.router = n.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
-		return &fakeRouter{refs: func() []*replica.Ref { return n.refs }, placing: map[*placing]*Call{}}
+		return &fakeRouter{refs: func() []*fleet.Ref { return n.refs }, placing: map[*placing]*Call{}}
 	}))
 	m, err := meter.New(meter.DefaultConfig())
 	require.NoError(t, err)
@@ -58,10 +59,10 @@ func newNode(t *testing.T, engines ...*script) *node {
 		id := scoring.ReplicaID(rune('a' + i))
 		block, blocks, seats, sequence := 16, 1000, 8, 10000
 		e.status = engine.Status{Incarnation: "1", BlockTokens: &block, KVBlocks: &blocks, Seats: &seats, SequenceTokens: &sequence}
-		ref := replica.NewRef(id, "m", e, n.system.Root)
+		ref := fleet.NewRef(id, "m", e, n.system.Root)
 		n.refs = append(n.refs, ref)
 		n.pids = append(n.pids, n.system.Root.Spawn(replica.Props(replica.DefaultConfig(id, "m"), replica.Deps{
-			Ref: ref, Indexes: replica.NewIndexes("m"), Log: quietLog(), Meter: m.Register(string(id), "m"), Failed: func(supervise.Failed) {},
+			Ref: ref, Memory: replica.NewMemory(), Indexes: replica.NewIndexes("m"), Log: quietLog(), Meter: m.Register(string(id), "m"), Failed: func(supervise.Failed) {},
 			TellRouter: func(message any) { n.system.Root.Send(n.router, message) },
 			Announce: func(_ scoring.ReplicaID, epoch uint64) int {
 				return n.live.Tell(ReplicaRestarted{Ref: ref, Epoch: epoch})
@@ -86,7 +87,7 @@ func newNode(t *testing.T, engines ...*script) *node {
 	time.Sleep(time.Millisecond) // virtual: the first probe
 	synctest.Wait()
 	for _, ref := range n.refs {
-		require.Equal(t, replica.Ready, ref.Snapshot().State)
+		require.Equal(t, fleet.Ready, ref.Snapshot().State)
 	}
 	return n
 }
@@ -140,7 +141,7 @@ func (n *node) quiet() {
 
 // fakeRouter is a router without a queue.
 type fakeRouter struct {
-	refs    func() []*replica.Ref
+	refs    func() []*fleet.Ref
 	tickets uint64
 	placing map[*placing]*Call
 }
@@ -158,9 +159,9 @@ func (f *fakeRouter) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *Submit:
 		f.submit(c, m)
-	case *replica.Granted:
+	case *fleet.Granted:
 		f.answered(m.Ticket, m)
-	case *replica.Refused:
+	case *fleet.Refused:
 		f.answered(m.Ticket, nil)
 	case Withdraw:
 		for p, call := range f.placing {
@@ -181,9 +182,9 @@ func (f *fakeRouter) submit(c actor.Context, m *Submit) {
 		m.Call.Tell(Encoded{Prompts: prompts})
 	}
 	p := &placing{sub: m, open: map[scoring.Ticket]Placement{}, placed: Placed{Number: m.Number}}
-	refs := make([]*replica.Ref, len(m.Legs))
+	refs := make([]*fleet.Ref, len(m.Legs))
 	for i, a := range m.Legs {
-		at := slices.IndexFunc(f.refs(), func(r *replica.Ref) bool {
+		at := slices.IndexFunc(f.refs(), func(r *fleet.Ref) bool {
 			return !slices.ContainsFunc(a.Excluded, func(x Exclusion) bool { return x.Replica == r.ID })
 		})
 		if at < 0 {
@@ -201,13 +202,13 @@ func (f *fakeRouter) submit(c actor.Context, m *Submit) {
 		p.open[claim.Ticket] = Placement{
 			Leg: a.Leg, Claim: claim, Ref: ref, Incarnation: ref.Snapshot().Incarnation, BlockTokens: 16, LongestTokens: 10_000, MaxTokens: 5000,
 		}
-		ref.Tell(&replica.Reserve{Claim: claim, Incarnation: ref.Snapshot().Incarnation, From: c.Self()})
+		ref.Tell(&fleet.Reserve{Claim: claim, Incarnation: ref.Snapshot().Incarnation, From: c.Self()})
 	}
 	f.placing[p] = m.Call
 }
 
 // answered takes a replica's answer; granted is nil if it refused. All legs are placed or none.
-func (f *fakeRouter) answered(t scoring.Ticket, granted *replica.Granted) {
+func (f *fakeRouter) answered(t scoring.Ticket, granted *fleet.Granted) {
 	for p, call := range f.placing {
 		place, ok := p.open[t]
 		if !ok {
@@ -228,7 +229,7 @@ func (f *fakeRouter) answered(t scoring.Ticket, granted *replica.Granted) {
 			return
 		}
 		for _, place := range p.placed.Placements {
-			place.Ref.Tell(replica.End{Ticket: place.Claim.Ticket, Reason: ledger.Refused})
+			place.Ref.Tell(fleet.End{Ticket: place.Claim.Ticket, Reason: ledger.Refused})
 		}
 		if !p.gone {
 			call.Tell(Rejected{Number: p.sub.Number, Fault: fault.New(fault.Contended, "no room")})

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -32,7 +32,7 @@ type rig struct {
 	m    *machine
 	now  time.Time
 	of   *Budget
-	refs map[string]*replica.Ref
+	refs map[string]*fleet.Ref
 	n    uint64 // tickets given out
 }
 
@@ -45,7 +45,7 @@ func newRig(t tester, cfg Config, req *Request) *rig {
 		req.Input.Tokens = [][]uint32{{1, 2, 3}}
 	}
 	req.N = max(1, req.N)
-	r := &rig{t: t, now: epoch, refs: map[string]*replica.Ref{}, of: NewBudget()}
+	r := &rig{t: t, now: epoch, refs: map[string]*fleet.Ref{}, of: NewBudget()}
 	r.m = newMachine(cfg, req, Model{Decoder: letters{}, EndTokens: []uint32{idEOS, idEnd2}, Encode: encodeBytes}, nil, r.of.join())
 	r.m.start()
 	prompts := make([]Prompt, len(req.Input.Tokens))
@@ -56,13 +56,13 @@ func newRig(t tester, cfg Config, req *Request) *rig {
 	return r
 }
 
-func (r *rig) ref(name string) *replica.Ref {
+func (r *rig) ref(name string) *fleet.Ref {
 	if r.refs[name] == nil {
 		caps := confirming
 		if strings.HasPrefix(name, "p") {
 			caps = plain
 		}
-		r.refs[name] = replica.NewRef(scoring.ReplicaID(name), "m", &script{caps: caps}, nil)
+		r.refs[name] = fleet.NewRef(scoring.ReplicaID(name), "m", &script{caps: caps}, nil)
 	}
 	return r.refs[name]
 }
@@ -204,23 +204,23 @@ func routerWord(message any) string {
 
 func replicaWord(message any) string {
 	switch e := message.(type) {
-	case replica.Started:
+	case fleet.Started:
 		return fmt.Sprintf("started %d", e.Ticket.Number)
-	case replica.Progress:
+	case fleet.Progress:
 		return fmt.Sprintf("progress %d %d", e.Ticket.Number, e.Produced)
-	case replica.End:
+	case fleet.End:
 		return fmt.Sprintf("end %d %s", e.Ticket.Number, e.Reason)
-	case replica.Linger:
+	case fleet.Linger:
 		return fmt.Sprintf("linger %d", e.Claim.Ticket.Number)
-	case replica.Late:
+	case fleet.Late:
 		return fmt.Sprintf("late %d", e.Ticket.Number)
-	case replica.AttemptFailed:
+	case fleet.AttemptFailed:
 		return fmt.Sprintf("attempt failed %d %s", e.Claim.Ticket.Number, e.Failure.Kind)
-	case replica.Learned:
+	case fleet.Learned:
 		return fmt.Sprintf("learned %d %q", len(e.Prompt)+len(e.Output), e.Salt)
-	case replica.Cached:
+	case fleet.Cached:
 		return fmt.Sprintf("cached %d of %d predicted", e.ReportedTokens, e.PredictedTokens)
-	case replica.Announced:
+	case fleet.Announced:
 		w := []string{fmt.Sprintf("announced in %d", e.Epoch)}
 		for _, a := range e.Tickets {
 			w = append(w, fmt.Sprintf("%d %s %d", a.Claim.Ticket.Number, a.State, a.Produced))

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
 )
@@ -24,8 +24,8 @@ type running struct {
 }
 
 // known is what a replica's ledger wants to know of the attempt, as far as its goroutine's owner knows it without the machine.
-func (r *running) known() replica.Attempt {
-	return replica.Attempt{Claim: r.place.Claim, Incarnation: r.place.Incarnation, Began: r.began}
+func (r *running) known() fleet.Attempt {
+	return fleet.Attempt{Claim: r.place.Claim, Incarnation: r.place.Incarnation, Began: r.began}
 }
 
 const (

@@ -3,7 +3,7 @@ package dst
 import (
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 )
 
 // A fault that falls at random mostly finds answers being decoded, and hardly ever one that changes engines or one whose
@@ -108,7 +108,7 @@ func (w *world) target(f Fault) *host {
 	return best
 }
 
-func (h *host) draining() bool { return h.ref.Snapshot().State == replica.Draining }
+func (h *host) draining() bool { return h.ref.Snapshot().State == fleet.Draining }
 
 // phasesOn are those of the legs on a replica, as bits; nil is the whole fleet.
 func (w *world) phasesOn(h *host) uint {

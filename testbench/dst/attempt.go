@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 )
@@ -29,7 +29,7 @@ type attempt struct {
 	after    int   // tokens before it
 	emitted  int   // by the engine
 
-	beat replica.Beat
+	beat fleet.Beat
 	got  []uint32 // by the call
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/replica"
 	"plimsoll/engine"
 	"plimsoll/scoring"
@@ -36,7 +37,7 @@ type books struct {
 
 	// of the message in hand
 	message any
-	old     replica.Snapshot
+	old     fleet.Snapshot
 	broke   []any // those at which instances have failed, which the next one takes
 }
 
@@ -98,9 +99,9 @@ func (b *books) opened() {
 	snap := b.host.ref.Snapshot()
 	for _, message := range b.broke {
 		switch m := message.(type) {
-		case replica.Linger:
+		case fleet.Linger:
 			b.linger(&m.Attempt, snap)
-		case replica.AttemptFailed:
+		case fleet.AttemptFailed:
 			b.attemptFailed(m, snap)
 		}
 	}
@@ -121,7 +122,7 @@ func (b *books) before(message any) {
 // granted checks and books a grant.
 func (b *books) granted(t scoring.Ticket) {
 	w, h := b.host.w, b.host
-	asked, ok := b.message.(*replica.Reserve)
+	asked, ok := b.message.(*fleet.Reserve)
 	if !ok || asked.Claim.Ticket != t {
 		w.violate(Grant, "%s grants ticket %d, which nobody asked for", h.id, t.Number)
 		return
@@ -210,7 +211,7 @@ func (b *books) grow(p *promise, produced scoring.Tokens) {
 }
 
 // past says whether an attempt ran on a life of the engine that is over.
-func (b *books) past(a *replica.Attempt, snap *replica.Snapshot) bool {
+func (b *books) past(a *fleet.Attempt, snap *fleet.Snapshot) bool {
 	return a.Incarnation != snap.Incarnation && b.host.w.since(a.Began) <= b.since
 }
 
@@ -218,7 +219,7 @@ func (b *books) past(a *replica.Attempt, snap *replica.Snapshot) bool {
 const reportTokens = max(16, blockTokens)
 
 // linger books what an attempt holds after its end, also if nobody has told of the attempt before.
-func (b *books) linger(a *replica.Attempt, snap *replica.Snapshot) {
+func (b *books) linger(a *fleet.Attempt, snap *fleet.Snapshot) {
 	number := a.Claim.Ticket.Number
 	p := b.live[number]
 	if p == nil && !b.ended[number] && !b.past(a, snap) {
@@ -244,17 +245,17 @@ func (b *books) after() {
 	h := b.host
 	snap := h.ref.Snapshot()
 	switch m := b.message.(type) {
-	case replica.Progress:
+	case fleet.Progress:
 		if p := b.live[m.Ticket.Number]; p != nil {
 			b.grow(p, m.Produced)
 		}
-	case replica.End:
+	case fleet.End:
 		b.drop(m.Ticket.Number)
-	case replica.Linger:
+	case fleet.Linger:
 		b.linger(&m.Attempt, snap)
-	case replica.AttemptFailed:
+	case fleet.AttemptFailed:
 		b.attemptFailed(m, snap)
-	case replica.Announced:
+	case fleet.Announced:
 		b.announced(m, snap)
 	case replica.Probed:
 		b.probed(m, snap)
@@ -273,12 +274,12 @@ func (b *books) after() {
 
 // letGo follows what the code has let go of that lingered on an engine that does not say so: when its time was up, or the
 // engine's figures showed that nothing runs there. It must not while the replica is known to be stopped, unless it leaves.
-func (b *books) letGo(snap *replica.Snapshot) {
+func (b *books) letGo(snap *fleet.Snapshot) {
 	if b.host.ref.Capabilities.ConfirmsAbort {
 		return
 	}
 	w := b.host.w
-	leaves := (b.old.State == replica.Draining || snap.State == replica.Draining) && !snap.Kept || snap.State == replica.Gone
+	leaves := (b.old.State == fleet.Draining || snap.State == fleet.Draining) && !snap.Kept || snap.State == fleet.Gone
 	known := b.silent || snap.Suspect || snap.Hung
 	if (known || b.knew) && !leaves {
 		for _, p := range b.live {
@@ -339,7 +340,7 @@ func (b *books) probeFailed(m replica.ProbeFailed) {
 		return // busy is not dead
 	}
 	b.failed++
-	if m.Failure.Kind == engine.Refused && b.old.State == replica.Draining && b.failed >= b.host.cfg.FailedProbes {
+	if m.Failure.Kind == engine.Refused && b.old.State == fleet.Draining && b.failed >= b.host.cfg.FailedProbes {
 		b.dropWhere(func(*promise) bool { return true })
 	}
 }
@@ -347,7 +348,7 @@ func (b *books) probeFailed(m replica.ProbeFailed) {
 // token notes a sign of life.
 func (b *books) token() { b.heard, b.silent = b.host.w.now, false }
 
-func (b *books) attemptFailed(m replica.AttemptFailed, snap *replica.Snapshot) {
+func (b *books) attemptFailed(m fleet.AttemptFailed, snap *fleet.Snapshot) {
 	lingers := m.Failure.Kind == engine.Stalled || m.Failure.Kind == engine.Broken && !b.host.ref.Capabilities.ConfirmsAbort
 	if lingers {
 		b.linger(&m.Attempt, snap)
@@ -356,7 +357,7 @@ func (b *books) attemptFailed(m replica.AttemptFailed, snap *replica.Snapshot) {
 	b.drop(m.Claim.Ticket.Number)
 }
 
-func (b *books) announced(m replica.Announced, snap *replica.Snapshot) {
+func (b *books) announced(m fleet.Announced, snap *fleet.Snapshot) {
 	if m.Epoch != snap.Epoch || !b.old.Recovering {
 		return
 	}
@@ -376,7 +377,7 @@ func (b *books) announced(m replica.Announced, snap *replica.Snapshot) {
 	}
 }
 
-func (b *books) probed(m replica.Probed, snap *replica.Snapshot) {
+func (b *books) probed(m replica.Probed, snap *fleet.Snapshot) {
 	b.failed, b.silent = 0, false
 	began := b.host.w.since(m.Began)
 	if snap.Incarnation != b.old.Incarnation {
@@ -392,7 +393,7 @@ func (b *books) probed(m replica.Probed, snap *replica.Snapshot) {
 }
 
 // compare looks whether the code's sums are ours.
-func (b *books) compare(snap *replica.Snapshot) {
+func (b *books) compare(snap *fleet.Snapshot) {
 	w := b.host.w
 	if b.blinded {
 		return

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/meter"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/router"
@@ -100,7 +101,8 @@ func (b *bubble) close(t *testing.T) {
 func (b *bubble) join(i int) actors.Replica {
 	w, was := b.w, b.first.hosts[i]
 	h := &host{w: w, n: was.n, id: was.id, cfg: was.cfg, armed: none, readyAt: none}
-	h.ref = replica.NewRef(h.id, modelName, engineStub{caps: was.ref.Capabilities}, nil)
+	h.ref = fleet.NewRef(h.id, modelName, engineStub{caps: was.ref.Capabilities}, nil)
+	h.memory = replica.NewMemory()
 	h.feed = feed{w: w, host: h, cfg: was.feed.cfg}
 	h.books.init(h)
 	h.books.blinded = true // nobody keeps them here
@@ -235,14 +237,14 @@ func (b *bubble) do(d deed) bool {
 		c.leaves = true
 		b.later(c.hold)
 	case Drain:
-		order := replica.Drain{Keep: d.keep}
+		order := fleet.Drain{Keep: d.keep}
 		if d.leave != none {
 			leave := time.Now().Add(d.leave)
 			order.Leave = &leave
 		}
 		b.later(func() { b.order(d.host, order) })
 	case Undrain:
-		b.later(func() { b.order(d.host, replica.Undrain{}) })
+		b.later(func() { b.order(d.host, fleet.Undrain{}) })
 	case Add:
 		r := b.join(d.host - 1)
 		b.later(func() {
@@ -349,7 +351,7 @@ func (b *bubble) waiting() string {
 // unready names a replica that should serve and does not; "" if all do.
 func (b *bubble) unready() string {
 	for _, s := range b.sys.Snapshots() {
-		if s.State != replica.Ready && s.State != replica.Draining || s.Recovering {
+		if s.State != fleet.Ready && s.State != fleet.Draining || s.Recovering {
 			return fmt.Sprintf("%s is %s: %s", s.ID, s.State, s.LastError)
 		}
 	}

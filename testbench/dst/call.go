@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 	"plimsoll/scoring"
@@ -76,7 +76,7 @@ type stepSeen struct {
 	aborted  map[uint64]bool // by attempt
 }
 
-func replicaRestarted(ref *replica.Ref, epoch uint64) any {
+func replicaRestarted(ref *fleet.Ref, epoch uint64) any {
 	return stream.ReplicaRestarted{Ref: ref, Epoch: epoch}
 }
 
@@ -150,10 +150,10 @@ func (c *call) receive(message any) {
 func (c *call) refuse(message any) {
 	switch m := message.(type) {
 	case stream.ReplicaRestarted:
-		c.w.hostOf(m.Ref).box.post(&c.box, replica.Announced{Epoch: m.Epoch})
+		c.w.hostOf(m.Ref).box.post(&c.box, fleet.Announced{Epoch: m.Epoch})
 	case stream.Placed:
 		for _, p := range m.Placements {
-			c.ToReplica(p.Ref, replica.End{Ticket: p.Claim.Ticket, Reason: ledger.Cancelled})
+			c.ToReplica(p.Ref, fleet.End{Ticket: p.Claim.Ticket, Reason: ledger.Cancelled})
 		}
 	}
 }
@@ -326,20 +326,20 @@ func (c *call) ToRouter(message any) {
 }
 
 // ToReplica implements stream.Shell.
-func (c *call) ToReplica(ref *replica.Ref, message any) {
+func (c *call) ToReplica(ref *fleet.Ref, message any) {
 	w := c.w
 	h := w.hostOf(ref)
 	switch m := message.(type) {
-	case replica.End:
+	case fleet.End:
 		w.note(noteEnd, c.n, m.Ticket.Number, uint64(m.Reason))
 		w.released(m.Ticket.Number, h)
-	case replica.Linger:
+	case fleet.Linger:
 		w.note(noteLinger, c.n, m.Claim.Ticket.Number, 0)
 		c.lingers(m.Claim.Ticket.Number)
 		if c.stepping != nil {
 			c.stepping.lingered[m.Claim.Ticket.Number] = true
 		}
-	case replica.AttemptFailed:
+	case fleet.AttemptFailed:
 		w.note(noteFailure, c.n, m.Claim.Ticket.Number, uint64(m.Failure.Kind))
 		c.stalled(m.Claim.Ticket.Number, m.Failure)
 		lingers := m.Failure.Kind == engine.Stalled || m.Failure.Kind == engine.Broken && !ref.Capabilities.ConfirmsAbort

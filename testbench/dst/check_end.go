@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/router"
 	"plimsoll/engine"
 )
@@ -129,7 +129,7 @@ func (w *world) settled(last bool) bool {
 		}
 	}
 	for _, h := range w.present() {
-		if !h.drained && h.ref.Capabilities.KVEvents && h.ref.Snapshot().State == replica.Ready {
+		if !h.drained && h.ref.Capabilities.KVEvents && h.ref.Snapshot().State == fleet.Ready {
 			if why := h.feed.waits(); why != "" {
 				return complain(Index, "the index of %s is %s: %s", h.id, h.feed.state, why)
 			}
@@ -142,7 +142,7 @@ func (w *world) settled(last bool) bool {
 // conclude looks at what can be told at the end only.
 func (w *world) conclude() {
 	for _, h := range w.present() {
-		if h.drained || h.ref.Snapshot().State != replica.Ready {
+		if h.drained || h.ref.Snapshot().State != fleet.Ready {
 			continue
 		}
 		if h.served == 0 && w.wavedAt >= h.ejected {

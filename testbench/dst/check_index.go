@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring/prefix"
 )
 
 // IndexSeen counts what the feeds of a run went through, and how often they were held against the engines.
 type IndexSeen struct {
-	Entered    [replica.NumIndexStates]uint64 // states
-	Returned   uint64                         // from approximate to what events tell
-	Distrusted uint64                         // built anew
-	Live       uint64                         // comparisons of a prompt with what was published, of feeds that say they know all of it
-	Less       uint64                         // of others that follow events
-	Exact      uint64                         // feeds that at the end held all that their engine did
+	Entered    [fleet.NumIndexStates]uint64 // states
+	Returned   uint64                       // from approximate to what events tell
+	Distrusted uint64                       // built anew
+	Live       uint64                       // comparisons of a prompt with what was published, of feeds that say they know all of it
+	Less       uint64                       // of others that follow events
+	Exact      uint64                       // feeds that at the end held all that their engine did
 }
 
 // Add adds another run's counts.
@@ -41,7 +41,7 @@ func (f *feed) took(l *link, b engine.KVBatch) {
 	if b.Gap {
 		w.note(noteGap, f.host.n, b.Seq, uint64(b.State))
 	}
-	if f.shown == nil || f.state == replica.IndexApproximate {
+	if f.shown == nil || f.state == fleet.IndexApproximate {
 		return // nobody sees the slot
 	}
 	if b.Reset {
@@ -109,7 +109,7 @@ func (f *feed) stale() {
 	if l == nil {
 		return
 	}
-	if f.state == replica.IndexApproximate && l.flowed != none && w.now-l.flowed > returnsWithin {
+	if f.state == fleet.IndexApproximate && l.flowed != none && w.now-l.flowed > returnsWithin {
 		w.violate(Index, "%s: events flow again since %s, and its index is approximate", f.host.id, w.now-l.flowed)
 	}
 	if l.ended != none && w.now-l.ended > staleBeyond {
@@ -132,8 +132,8 @@ func (f *feed) stale() {
 const returnsWithin = 500 * time.Millisecond
 
 // follows says whether an index in a state follows events.
-func follows(s replica.IndexState) bool {
-	return s == replica.IndexLive || s == replica.IndexPartial || s == replica.IndexReplaying
+func follows(s fleet.IndexState) bool {
+	return s == fleet.IndexLive || s == fleet.IndexPartial || s == fleet.IndexReplaying
 }
 
 // returns looks whether the events that take the place of what was routed are worth it.
@@ -144,8 +144,8 @@ func (f *feed) returns() {
 }
 
 // learned looks whether what was sent to an engine without events is known.
-func (f *feed) learned(m *replica.Learned) {
-	if f.shown == nil || f.state != replica.IndexApproximate {
+func (f *feed) learned(m *fleet.Learned) {
+	if f.shown == nil || f.state != fleet.IndexApproximate {
 		return
 	}
 	blocks := names(m.Salt, m.Prompt)
@@ -161,17 +161,17 @@ func (f *feed) waits() string {
 		return fmt.Sprintf("it is of life %d, and now is %d", f.shown.Incarnation, life)
 	}
 	switch f.state {
-	case replica.IndexApproximate:
+	case fleet.IndexApproximate:
 		return "" // it takes events to tell that they flow again
-	case replica.IndexPartial:
+	case fleet.IndexPartial:
 		if f.host.p.pub.replays && now.kept0 == 0 {
 			return "it could be asked for what it does not know"
 		}
-	case replica.IndexLive:
-	case replica.IndexNone, replica.IndexVoid, replica.IndexReplaying, replica.NumIndexStates:
+	case fleet.IndexLive:
+	case fleet.IndexNone, fleet.IndexVoid, fleet.IndexReplaying, fleet.NumIndexStates:
 		return "nothing is known"
 	}
-	if f.state == replica.IndexPartial && f.link.applied.life == nil && f.link.missed == now.published {
+	if f.state == fleet.IndexPartial && f.link.applied.life == nil && f.link.missed == now.published {
 		return "" // it came too late for all of them
 	}
 	if !f.link.applied.told(now) {
@@ -183,11 +183,11 @@ func (f *feed) waits() string {
 // checkIndex compares what the index says with what the engine holds, for the prompts of some requests.
 func (w *world) checkIndex(h *host) {
 	f := &h.feed
-	if !h.ref.Capabilities.KVEvents || f.state == replica.IndexApproximate {
+	if !h.ref.Capabilities.KVEvents || f.state == fleet.IndexApproximate {
 		return
 	}
 	truth := position{&life{account: accountOf(h.p.m.Snapshot())}, 1}
-	live := f.state == replica.IndexLive
+	live := f.state == fleet.IndexLive
 	for _, c := range f.sent {
 		blocks := c.promptNames(0)
 		least, most := 0, 0

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -47,9 +47,9 @@ func (w *world) lineHears(message any) {
 		if c := w.byHandle[m.Call]; c.turn.sub != nil && (m.Number == 0 || m.Number == c.turn.sub.Number) {
 			c.turn = turn{}
 		}
-	case *replica.Granted:
+	case *fleet.Granted:
 		w.lineAnswered(m.Ticket.Number, false)
-	case *replica.Refused:
+	case *fleet.Refused:
 		w.lineAnswered(m.Ticket.Number, true)
 	}
 }

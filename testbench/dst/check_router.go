@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
@@ -130,7 +130,7 @@ func (w *world) couldServe(c *call) *host {
 	}
 	for _, h := range w.present() {
 		s := h.ref.Snapshot()
-		if s.State == replica.Ready && w.holds(h, c, 0) && !c.legs[0].failedAt(h, s.Incarnation) && w.inFleet(h) {
+		if s.State == fleet.Ready && w.holds(h, c, 0) && !c.legs[0].failedAt(h, s.Incarnation) && w.inFleet(h) {
 			return h
 		}
 	}
@@ -236,7 +236,7 @@ func (w *world) hasRoom(c *call) bool {
 func (w *world) roomOn(h *host, c *call) bool {
 	s := h.ref.Snapshot()
 	b := &h.books
-	if s.State != replica.Ready || b.blinded || h.drained || !s.Told || s.Suspect || w.now < h.ejected || h.box.suspended || w.time().Before(s.CoolingUntil) || b.overdrawn(s.Load.UsableBlocks()) || !w.inFleet(h) {
+	if s.State != fleet.Ready || b.blinded || h.drained || !s.Told || s.Suspect || w.now < h.ejected || h.box.suspended || w.time().Before(s.CoolingUntil) || b.overdrawn(s.Load.UsableBlocks()) || !w.inFleet(h) {
 		return false
 	}
 	limits := s.Load.Limits

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/testbench/dst"
 )
 
@@ -19,9 +19,9 @@ func TestSeeds(t *testing.T) {
 	require.GreaterOrEqual(t, total.Hedges, uint64(seeds/2))
 	require.GreaterOrEqual(t, total.HedgesWon, uint64(seeds/16))
 
-	for state, least := range map[replica.IndexState]uint64{
-		replica.IndexVoid: 4 * seeds, replica.IndexLive: 4 * seeds, replica.IndexReplaying: 2 * seeds, replica.IndexPartial: seeds / 2,
-		replica.IndexApproximate: seeds / 2,
+	for state, least := range map[fleet.IndexState]uint64{
+		fleet.IndexVoid: 4 * seeds, fleet.IndexLive: 4 * seeds, fleet.IndexReplaying: 2 * seeds, fleet.IndexPartial: seeds / 2,
+		fleet.IndexApproximate: seeds / 2,
 	} {
 		require.Greater(t, total.Index.Entered[state], least, "indexes that were %s", state)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/replica"
 	"plimsoll/engine"
 	"plimsoll/engine/kvevents"
@@ -21,12 +22,12 @@ type feed struct {
 	cfg  kvevents.Config
 
 	armed time.Duration
-	state replica.IndexState
+	state fleet.IndexState
 	last  tuning
 	born  map[uint64]uint64 // by incarnation: the life of the process that it was begun for
 	subs  uint64
 
-	shown *replica.Place // as of the last look
+	shown *fleet.Place // as of the last look
 	slot  slotModel
 	seen  int     // counts batches, to draw prompts without chance
 	sent  []*call // whose prompts were sent there
@@ -60,7 +61,7 @@ func newFeed(w *world, h *host) feed {
 func (f *feed) start() {
 	f.box = &mailbox{w: f.w, owner: f, id: f.w.newBox()}
 	f.armed = none
-	f.m = replica.NewFeed(f.host.cfg, f.host.ref, f.w.indexes, f.host.ref.Capabilities.KVEvents, f.w.entropyOf(f.host, 2+f.host.epoch<<8))
+	f.m = replica.NewFeed(f.host.cfg, f.host.ref, f.host.memory, f.w.indexes, f.host.ref.Capabilities.KVEvents, f.w.entropyOf(f.host, 2+f.host.epoch<<8))
 	f.m.Start(f.w.time(), f)
 	f.after()
 }
@@ -92,7 +93,7 @@ func (f *feed) receive(message any) {
 	case voiding:
 		f.slot.unlearn(w.now)
 		f.m.Void(now, f)
-	case replica.Learned:
+	case fleet.Learned:
 		f.slot.learn(&m)
 		f.m.Message(now, m, f)
 		f.learned(&m)
@@ -146,7 +147,7 @@ func (f *feed) note() {
 	switch {
 	case f.shown == nil:
 		f.slot.shows(f.w.now, shown{})
-	case f.state == replica.IndexApproximate:
+	case f.state == fleet.IndexApproximate:
 		f.slot.shows(f.w.now, shown{routed: true})
 	default:
 		f.slot.shows(f.w.now, shown{position: f.link.applied})
@@ -194,9 +195,9 @@ func (f *feed) Ready(incarnation uint64) {
 }
 
 // Became implements replica.FeedShell.
-func (f *feed) Became(state replica.IndexState, why string) {
+func (f *feed) Became(state fleet.IndexState, why string) {
 	w := f.w
-	if f.state == replica.IndexApproximate && follows(state) {
+	if f.state == fleet.IndexApproximate && follows(state) {
 		w.index.Returned++
 		f.returns()
 	}
@@ -210,7 +211,7 @@ func (f *feed) Became(state replica.IndexState, why string) {
 func (f *feed) Distrusted(why string) {
 	f.w.index.Distrusted++
 	f.w.explain("%s: index distrusted: %s", f.host.id, why)
-	if f.state == replica.IndexApproximate {
+	if f.state == fleet.IndexApproximate {
 		f.slot.unlearn(f.w.now)
 	}
 }

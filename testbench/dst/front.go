@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
@@ -18,7 +18,7 @@ type front struct {
 	w      *world
 	m      *router.Machine
 	box    mailbox
-	fleet  []*replica.Ref // ordered by ID
+	fleet  []*fleet.Ref // ordered by ID
 	jobs   map[*call]*stream.Submit
 	armed  time.Duration
 	epoch  uint64
@@ -89,7 +89,7 @@ func (f *front) receive(message any) {
 			c.box.post(&f.box, stream.Withdrawn{Number: m.Number})
 			return
 		}
-	case *replica.Refused:
+	case *fleet.Refused:
 		w.hostByID(m.Replica).feed.slot.withdraw(w.now, m.Ticket.Number)
 	case stream.Failed:
 		w.hostByID(m.Replica).feed.slot.withdraw(w.now, m.Ticket.Number)
@@ -199,7 +199,7 @@ func (f *front) TellCall(handle *stream.Call, message any) {
 }
 
 // Reserve implements router.Shell.
-func (f *front) Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
+func (f *front) Reserve(ref *fleet.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
 	w := f.w
 	h := w.hostOf(ref)
 	w.note(noteReserve, h.n, claim.Ticket.Number, incarnation)
@@ -210,18 +210,18 @@ func (f *front) Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64
 		// From now on the router counts the prompt as cached there.
 		h.feed.slot.speculate(w.now, claim.Ticket.Number, claim.SharedKeys, claim.PromptTokens%blockTokens == 0, w.plan.router.SpeculationTTL)
 	}
-	h.box.post(&f.box, &replica.Reserve{Claim: claim, Incarnation: incarnation, Prefill: prefill})
+	h.box.post(&f.box, &fleet.Reserve{Claim: claim, Incarnation: incarnation, Prefill: prefill})
 }
 
 // GiveBack implements router.Shell.
-func (f *front) GiveBack(ref *replica.Ref, ticket scoring.Ticket) {
+func (f *front) GiveBack(ref *fleet.Ref, ticket scoring.Ticket) {
 	w := f.w
 	h := w.hostOf(ref)
 	w.note(noteGiveBack, h.n, ticket.Number, 0)
 	h.feed.slot.withdraw(w.now, ticket.Number)
 	w.released(ticket.Number, h)
 	w.lineGivesBack(ticket.Number)
-	h.box.post(&f.box, replica.End{Ticket: ticket, Reason: ledger.Refused})
+	h.box.post(&f.box, fleet.End{Ticket: ticket, Reason: ledger.Refused})
 }
 
 // Turned implements router.Shell.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
@@ -14,15 +15,16 @@ import (
 
 // host is one replica: its actor with connection and feed, its engine's process, and the checkers' books of it.
 type host struct {
-	w    *world
-	n    int
-	id   scoring.ReplicaID
-	ref  *replica.Ref
-	cfg  replica.Config
-	m    *replica.Machine
-	box  mailbox
-	p    *process
-	feed feed
+	w      *world
+	n      int
+	id     scoring.ReplicaID
+	ref    *fleet.Ref
+	memory *replica.Memory // of the instances of its actor
+	cfg    replica.Config
+	m      *replica.Machine
+	box    mailbox
+	p      *process
+	feed   feed
 
 	connection connection
 	books      books
@@ -30,10 +32,10 @@ type host struct {
 	canary  *attempt      // the last one
 	ejected time.Duration // until when the router leaves it alone because it has become slow
 
-	request    *replica.Reserve // being answered
-	panics     bool             // at its next message
-	armed      time.Duration    // when its timer rings; none: it does not
-	epoch      uint64           // counts timers and probes of instances apart
+	request    *fleet.Reserve // being answered
+	panics     bool           // at its next message
+	armed      time.Duration  // when its timer rings; none: it does not
+	epoch      uint64         // counts timers and probes of instances apart
 	gone       bool
 	drained    bool          // an order to drain and to leave is on its way, or was heard
 	distrusted bool          // has refused us at some time
@@ -64,7 +66,8 @@ func (w *world) newHost() *host {
 	if w.chance(0.3) {
 		h.cfg.FeedSilence = w.between(500*time.Millisecond, 3*time.Second)
 	}
-	h.ref = replica.NewRef(h.id, modelName, engineStub{caps: w.capabilities()}, nil)
+	h.ref = fleet.NewRef(h.id, modelName, engineStub{caps: w.capabilities()}, nil)
+	h.memory = replica.NewMemory()
 	h.box = mailbox{w: w, owner: h, id: w.newBox()}
 	h.p = newProcess(w, h, w.engineConfig(), w.drawPublisher())
 	h.feed = newFeed(w, h)
@@ -81,7 +84,7 @@ func (h *host) start() {
 	h.books.restart()
 	h.m = nil
 	h.feed.start()
-	h.m = replica.NewMachine(w.time(), h.cfg, h.ref, func(epoch uint64) int {
+	h.m = replica.NewMachine(w.time(), h.cfg, h.ref, h.memory, func(epoch uint64) int {
 		n := 0
 		for _, c := range w.calls {
 			if c.listens() {
@@ -111,7 +114,7 @@ func (h *host) receive(message any) {
 		return
 	}
 	switch message.(type) {
-	case replica.Learned, replica.Cached:
+	case fleet.Learned, fleet.Cached:
 		h.feed.box.post(&h.box, message)
 		return
 	}
@@ -124,10 +127,10 @@ func (h *host) step(message any) {
 	if plant := w.cfg.Plant; plant != nil && plant.toReplica != nil {
 		message = plant.toReplica(h, message)
 	}
-	h.request, _ = message.(*replica.Reserve)
+	h.request, _ = message.(*fleet.Reserve)
 	switch m := message.(type) {
 	case nil:
-	case replica.Drain:
+	case fleet.Drain:
 		h.drained = h.drained || !m.Keep
 		h.m.Message(w.time(), m, h.shell())
 	case canaryDone:
@@ -169,10 +172,10 @@ func (h *host) panic(message any) {
 	h.m.Fail(message)
 	h.books.blind(message)
 	switch m := message.(type) {
-	case *replica.Reserve:
+	case *fleet.Reserve:
 		r := m
-		w.router.box.post(&h.box, &replica.Refused{Ticket: r.Claim.Ticket, Replica: h.id, Reason: ledger.Closed, Snapshot: h.ref.Snapshot()})
-	case replica.Drain:
+		w.router.box.post(&h.box, &fleet.Refused{Ticket: r.Claim.Ticket, Replica: h.id, Reason: ledger.Closed, Snapshot: h.ref.Snapshot()})
+	case fleet.Drain:
 		h.drained = h.drained || !m.Keep // the next instance takes it
 	}
 	h.box.suspend()
@@ -190,18 +193,18 @@ func (h *host) panic(message any) {
 func (h *host) Grant(t scoring.Ticket) {
 	h.w.note(noteGrant, h.n, t.Number, 0)
 	h.books.granted(t)
-	h.w.router.box.post(&h.box, &replica.Granted{Ticket: t, Replica: h.id, Snapshot: h.ref.Snapshot()})
+	h.w.router.box.post(&h.box, &fleet.Granted{Ticket: t, Replica: h.id, Snapshot: h.ref.Snapshot()})
 }
 
 // Refuse implements replica.Shell.
 func (h *host) Refuse(t scoring.Ticket, why ledger.Reason) {
 	h.w.note(noteRefuse, h.n, t.Number, uint64(why))
-	h.w.router.box.post(&h.box, &replica.Refused{Ticket: t, Replica: h.id, Reason: why, Snapshot: h.ref.Snapshot()})
+	h.w.router.box.post(&h.box, &fleet.Refused{Ticket: t, Replica: h.id, Reason: why, Snapshot: h.ref.Snapshot()})
 }
 
 // Publish implements replica.Shell.
-func (h *host) Publish(s *replica.Snapshot, room bool) {
-	if s.State == replica.Ready && !s.Recovering {
+func (h *host) Publish(s *fleet.Snapshot, room bool) {
+	if s.State == fleet.Ready && !s.Recovering {
 		if h.readyAt == none {
 			h.readyAt = h.w.now
 		}
@@ -209,7 +212,7 @@ func (h *host) Publish(s *replica.Snapshot, room bool) {
 		h.readyAt = none
 	}
 	if room {
-		h.w.router.box.post(&h.box, replica.Room{Replica: h.id})
+		h.w.router.box.post(&h.box, fleet.Room{Replica: h.id})
 	}
 }
 
@@ -228,10 +231,10 @@ func (h *host) TuneFeed(blockTokens, capacity scoring.Tokens, incarnation uint64
 func (h *host) VoidIndex() { h.feed.box.post(&h.box, voiding{}) }
 
 // Entered implements replica.Shell.
-func (h *host) Entered(from, to replica.State, why string) {
+func (h *host) Entered(from, to fleet.State, why string) {
 	h.w.note(noteState, h.n, uint64(from), uint64(to))
 	h.w.explain("%s: %s, was %s: %s", h.id, to, from, why)
-	if to == replica.Gone && !h.gone {
+	if to == fleet.Gone && !h.gone {
 		h.gone = true
 		h.w.leave(h)
 	}
@@ -282,7 +285,7 @@ type canaryDone struct {
 // Evict implements replica.Shell.
 func (h *host) Evict(incarnation uint64, hung bool, why string) {
 	w := h.w
-	other := func(r *replica.Ref) bool {
+	other := func(r *fleet.Ref) bool {
 		s := r.Snapshot()
 		return r != h.ref && s.State.Routable() && !s.Suspect && !s.Recovering
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 )
 
 // TestAnOrderToDrainOutlivesAPanic: what an actor fails at the next instance takes, so the replica drains, and the checkers
@@ -29,7 +29,7 @@ func TestAnOrderToDrainOutlivesAPanic(t *testing.T) {
 				next()
 			}
 			h.panics = true
-			h.receive(replica.Drain{Keep: keep})
+			h.receive(fleet.Drain{Keep: keep})
 			require.True(t, h.box.suspended)
 			require.False(t, h.draining())
 			for h.box.suspended {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
@@ -45,44 +46,44 @@ func fewer(t scoring.Ticket) bool { return t.Number%7 == 3 }
 type told struct {
 	*call
 
-	tell func(c *call, ref *replica.Ref, message any)
+	tell func(c *call, ref *fleet.Ref, message any)
 }
 
 // ToReplica implements stream.Shell.
-func (t told) ToReplica(ref *replica.Ref, message any) { t.tell(t.call, ref, message) }
+func (t told) ToReplica(ref *fleet.Ref, message any) { t.tell(t.call, ref, message) }
 
-func telling(tell func(c *call, ref *replica.Ref, message any)) func(c *call) stream.Shell {
+func telling(tell func(c *call, ref *fleet.Ref, message any)) func(c *call) stream.Shell {
 	return func(c *call) stream.Shell { return told{c, tell} }
 }
 
 func releasePlants() []Plant {
 	return []Plant{
-		{Name: "skip a release", Catches: Zero, stream: telling(func(c *call, ref *replica.Ref, message any) {
-			if end, ok := message.(replica.End); ok && fewer(end.Ticket) {
+		{Name: "skip a release", Catches: Zero, stream: telling(func(c *call, ref *fleet.Ref, message any) {
+			if end, ok := message.(fleet.End); ok && fewer(end.Ticket) {
 				return
 			}
 			c.ToReplica(ref, message)
 		})},
-		{Name: "double release", Catches: Once, stream: telling(func(c *call, ref *replica.Ref, message any) {
+		{Name: "double release", Catches: Once, stream: telling(func(c *call, ref *fleet.Ref, message any) {
 			c.ToReplica(ref, message)
-			if end, ok := message.(replica.End); ok && fewer(end.Ticket) {
+			if end, ok := message.(fleet.End); ok && fewer(end.Ticket) {
 				c.ToReplica(ref, message)
 			}
 		})},
-		{Name: "linger skipped", Catches: Cover, stream: telling(func(c *call, ref *replica.Ref, message any) {
-			if l, ok := message.(replica.Linger); ok && c.stepping == nil {
-				message = replica.End{Ticket: l.Claim.Ticket, Reason: ledger.Cancelled}
+		{Name: "linger skipped", Catches: Cover, stream: telling(func(c *call, ref *fleet.Ref, message any) {
+			if l, ok := message.(fleet.Linger); ok && c.stepping == nil {
+				message = fleet.End{Ticket: l.Claim.Ticket, Reason: ledger.Cancelled}
 			}
 			c.ToReplica(ref, message)
 		})},
-		{Name: "linger skipped when the client leaves", Catches: Cancel, stream: telling(func(c *call, ref *replica.Ref, message any) {
-			if l, ok := message.(replica.Linger); ok {
-				message = replica.End{Ticket: l.Claim.Ticket, Reason: ledger.Cancelled}
+		{Name: "linger skipped when the client leaves", Catches: Cancel, stream: telling(func(c *call, ref *fleet.Ref, message any) {
+			if l, ok := message.(fleet.Linger); ok {
+				message = fleet.End{Ticket: l.Claim.Ticket, Reason: ledger.Cancelled}
 			}
 			c.ToReplica(ref, message)
 		})},
-		{Name: "growth not told", Catches: Cover, stream: telling(func(c *call, ref *replica.Ref, message any) {
-			if _, ok := message.(replica.Progress); !ok {
+		{Name: "growth not told", Catches: Cover, stream: telling(func(c *call, ref *fleet.Ref, message any) {
+			if _, ok := message.(fleet.Progress); !ok {
 				c.ToReplica(ref, message)
 			}
 		})},
@@ -95,10 +96,10 @@ func releasePlants() []Plant {
 				return scoring.Ticket{Boot: t.Boot, Number: slices.Min(slices.Collect(maps.Keys(h.books.live)))}
 			}
 			switch m := message.(type) {
-			case replica.AttemptFailed:
+			case fleet.AttemptFailed:
 				m.Claim.Ticket = heir(m.Claim.Ticket)
 				return m
-			case replica.End:
+			case fleet.End:
 				m.Ticket = heir(m.Ticket)
 				return m
 			}
@@ -123,7 +124,7 @@ func (g granting) Refuse(t scoring.Ticket, why ledger.Reason) {
 type riding struct{ *front }
 
 // Reserve implements router.Shell.
-func (r riding) Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
+func (r riding) Reserve(ref *fleet.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
 	pins := r.w.hostOf(ref).books.pins
 	n := 0
 	for n < len(claim.SharedKeys) && pins[claim.SharedKeys[n]] > 0 {
@@ -136,7 +137,7 @@ func (r riding) Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64
 func claimPlants() []Plant {
 	return []Plant{
 		{Name: "ignore incarnation", Catches: Grant, toReplica: func(h *host, message any) any {
-			if r, ok := message.(*replica.Reserve); ok {
+			if r, ok := message.(*fleet.Reserve); ok {
 				altered := *r
 				altered.Incarnation = h.ref.Snapshot().Incarnation
 				return &altered
@@ -146,7 +147,7 @@ func claimPlants() []Plant {
 		{Name: "admit over capacity", Catches: Grant, replica: func(h *host) replica.Shell { return granting{h} }},
 		{Name: "shared prefix charged to the first holder", Catches: Cover, router: func(f *front) router.Shell { return riding{f} }},
 		{Name: "ledger that hears of half the ends", Catches: Grant, toReplica: func(_ *host, message any) any {
-			if end, ok := message.(replica.End); ok && fewer(end.Ticket) {
+			if end, ok := message.(fleet.End); ok && fewer(end.Ticket) {
 				return nil
 			}
 			return message

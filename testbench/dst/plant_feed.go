@@ -3,7 +3,7 @@ package dst
 import (
 	"slices"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 	"plimsoll/scoring/prefix"
 )
@@ -29,7 +29,7 @@ func feedPlants() []Plant {
 			if f.latestOf != l {
 				f.stray, f.latest, f.latestOf = f.latest, nil, l
 			}
-			if f.shown == nil || f.state == replica.IndexApproximate || len(b.Events) == 0 {
+			if f.shown == nil || f.state == fleet.IndexApproximate || len(b.Events) == 0 {
 				return
 			}
 			if f.stray != nil && b.State != engine.KVReplaying { // of the subscription before, whose slot is gone

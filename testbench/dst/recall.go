@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 )
 
 // recalls are orders of operators to drain replicas, which stay, and to have them serve again. They are drawn, for the whole run, by a
@@ -65,9 +65,9 @@ func (w *world) order(h *host, f Fault, leave time.Duration) {
 		return
 	}
 	d := deed{fault: f, host: h.n, leave: none, keep: f == Drain}
-	var order any = replica.Undrain{}
+	var order any = fleet.Undrain{}
 	if f == Drain {
-		drain := replica.Drain{Keep: true}
+		drain := fleet.Drain{Keep: true}
 		if d.leave = leave; leave != none {
 			drain.Leave = new(w.time().Add(leave))
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/scoring/prefix"
 )
 
@@ -71,7 +71,7 @@ func (m *slotModel) turn(now time.Duration) {
 }
 
 // learn notes a sequence that the engine has computed.
-func (m *slotModel) learn(l *replica.Learned) {
+func (m *slotModel) learn(l *fleet.Learned) {
 	if m.routed == nil {
 		m.routed = map[prefix.Key]bool{}
 	}

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 )
 
 // Sweep runs many seeds, each in one of several workers.
@@ -128,7 +128,7 @@ func (t *Total) Print(w io.Writer) {
 	}
 	_, _ = fmt.Fprint(w, "\nindexes:")
 	for state, n := range t.Index.Entered {
-		_, _ = fmt.Fprintf(w, " %d %s", n, replica.IndexState(state)) //nolint:gosec // an enum
+		_, _ = fmt.Fprintf(w, " %d %s", n, fleet.IndexState(state)) //nolint:gosec // an enum
 	}
 	_, _ = fmt.Fprintf(w, ", %d back from approximate, %d distrusted; %d comparisons live, %d others; %d exact at the end",
 		t.Index.Returned, t.Index.Distrusted, t.Index.Live, t.Index.Less, t.Index.Exact)

@@ -3,7 +3,7 @@ package dst
 import (
 	"time"
 
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 )
 
 // lasting says how long a fault lasts: from, to. Others are over at once.
@@ -227,7 +227,7 @@ func (w *world) drain(h *host) bool {
 		return false
 	}
 	h.drained = true // or asked once more, with another time
-	order, d := replica.Drain{}, deed{fault: Drain, host: h.n, leave: none}
+	order, d := fleet.Drain{}, deed{fault: Drain, host: h.n, leave: none}
 	if w.chance(0.7) {
 		d.leave = w.between(0, 3*time.Second)
 		leave := w.time().Add(d.leave)

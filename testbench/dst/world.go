@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
@@ -314,7 +315,7 @@ func (w *world) newTicket() scoring.Ticket {
 
 func ticketID(number uint64) string { return scoring.Ticket{Boot: 1, Number: number}.String() }
 
-func (w *world) hostOf(ref *replica.Ref) *host {
+func (w *world) hostOf(ref *fleet.Ref) *host {
 	for _, h := range w.hosts {
 		if h.ref == ref {
 			return h
@@ -348,7 +349,7 @@ func (w *world) leave(h *host) {
 }
 
 func (w *world) left(h *host) {
-	w.router.fleet = slices.DeleteFunc(w.router.fleet, func(r *replica.Ref) bool { return r == h.ref })
+	w.router.fleet = slices.DeleteFunc(w.router.fleet, func(r *fleet.Ref) bool { return r == h.ref })
 	h.close()
 	h.p.kill(false)
 }

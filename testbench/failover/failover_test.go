@@ -36,8 +36,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const servers = 3
 
-// fleet is a node before vLLM servers that are all sabotaged by one plan.
-type fleet struct {
+// rig is a node before vLLM servers that are all sabotaged by one plan.
+type rig struct {
 	*actors.System
 
 	plan  *plan
@@ -57,19 +57,19 @@ func short() patience { return patience{2 * time.Second, time.Second, 250 * time
 // whole.
 func long() patience { return patience{10 * time.Minute, 10 * time.Minute, 10 * time.Minute} }
 
-func startFleet(t *testing.T, api vllm.API, adjust ...func(*fakeengine.Config, *router.Config)) *fleet {
+func startFleet(t *testing.T, api vllm.API, adjust ...func(*fakeengine.Config, *router.Config)) *rig {
 	t.Helper()
 	return startFleetOf(t, api, short(), adjust...)
 }
 
-func startFleetOf(t *testing.T, api vllm.API, waits patience, adjust ...func(*fakeengine.Config, *router.Config)) *fleet {
+func startFleetOf(t *testing.T, api vllm.API, waits patience, adjust ...func(*fakeengine.Config, *router.Config)) *rig {
 	t.Helper()
 	model, err := tokenizer.Load(simmodel.FS(), "embedded", time.Now)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, model.Close()) })
 	source, err := simmodel.NewSource(model.Tokenizer)
 	require.NoError(t, err)
-	f := &fleet{plan: &plan{}}
+	f := &rig{plan: &plan{}}
 	parts := actors.Model{Tokenizer: model, Router: router.DefaultConfig(simmodel.Name)}
 	for i := range servers {
 		cfg := fakeengine.DefaultConfig()
@@ -112,7 +112,7 @@ func startFleetOf(t *testing.T, api vllm.API, waits patience, adjust ...func(*fa
 }
 
 // settled waits until every replica serves.
-func (f *fleet) settled(t *testing.T) {
+func (f *rig) settled(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, s := range f.Snapshots() {
@@ -134,7 +134,7 @@ type answer struct {
 	err      error
 }
 
-func (f *fleet) ask(ctx context.Context, req *stream.Request) answer {
+func (f *rig) ask(ctx context.Context, req *stream.Request) answer {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	one := *req
@@ -182,7 +182,7 @@ func question(number int) *stream.Request {
 func TestHowAServerEndsAStream(t *testing.T) {
 	req := question(0)
 	for _, api := range []vllm.API{vllm.APICompletions, vllm.APIGenerate} {
-		begin := func(t *testing.T, waits patience) (*fleet, answer) {
+		begin := func(t *testing.T, waits patience) (*rig, answer) {
 			t.Helper()
 			f := startFleetOf(t, api, waits)
 			want := f.ask(t.Context(), req)
@@ -191,7 +191,7 @@ func TestHowAServerEndsAStream(t *testing.T) {
 			require.Equal(t, len(want.ids), want.logprobs)
 			return f, want
 		}
-		try := func(t *testing.T, f *fleet, want answer, h harm, frames int) {
+		try := func(t *testing.T, f *rig, want answer, h harm, frames int) {
 			t.Helper()
 			f.settled(t)
 			before := f.plan.count()

@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/ingress"
-	"plimsoll/actors/replica"
 	"plimsoll/actors/router"
 	"plimsoll/engine/vllm"
 	"plimsoll/testbench/fakeengine"
@@ -26,7 +26,7 @@ import (
 const questions = 2 * servers
 
 // all asks all questions at once.
-func (f *fleet) all(t *testing.T) [questions]answer {
+func (f *rig) all(t *testing.T) [questions]answer {
 	t.Helper()
 	var answers [questions]answer
 	var running sync.WaitGroup
@@ -37,10 +37,10 @@ func (f *fleet) all(t *testing.T) [questions]answer {
 	return answers
 }
 
-func (f *fleet) state(i int) replica.State { return f.Snapshots()[i].State }
+func (f *rig) state(i int) fleet.State { return f.Snapshots()[i].State }
 
 // asked asks until something is so, and requires each answer to be the right one.
-func (f *fleet) asked(t *testing.T, want [questions]answer, is func() bool) {
+func (f *rig) asked(t *testing.T, want [questions]answer, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); {
 		require.Equal(t, want, f.all(t))
@@ -50,12 +50,12 @@ func (f *fleet) asked(t *testing.T, want [questions]answer, is func() bool) {
 }
 
 // known is a server whose pace is known: it has answered enough. -1: there is none yet.
-func (f *fleet) known() int {
-	return slices.IndexFunc(f.Snapshots(), func(s *replica.Snapshot) bool { return s.StepP99 != nil })
+func (f *rig) known() int {
+	return slices.IndexFunc(f.Snapshots(), func(s *fleet.Snapshot) bool { return s.StepP99 != nil })
 }
 
 // during lets a harm silence one stream, and has something done meanwhile.
-func (f *fleet) during(t *testing.T, want answer, frames int, struck func()) {
+func (f *rig) during(t *testing.T, want answer, frames int, struck func()) {
 	t.Helper()
 	before := f.plan.count()
 	f.plan.set(silence, frames)
@@ -68,7 +68,7 @@ func (f *fleet) during(t *testing.T, want answer, frames int, struck func()) {
 
 // TestWhatVLLMDoes: what was seen of a real one (wire contract, A.2.5), one by one, before the adapter for it.
 func TestWhatVLLMDoes(t *testing.T) {
-	begin := func(t *testing.T, adjust ...func(*fakeengine.Config, *router.Config)) (*fleet, [questions]answer) {
+	begin := func(t *testing.T, adjust ...func(*fakeengine.Config, *router.Config)) (*rig, [questions]answer) {
 		t.Helper()
 		f := startFleet(t, vllm.APICompletions, adjust...)
 		want := f.all(t)
@@ -83,7 +83,7 @@ func TestWhatVLLMDoes(t *testing.T) {
 			require.NoError(t, f.web[0].Listener.Close())
 			f.web[0].CloseClientConnections()
 		})
-		f.asked(t, want, func() bool { return f.state(0) == replica.Down })
+		f.asked(t, want, func() bool { return f.state(0) == fleet.Down })
 	})
 	t.Run("a draining one is healthy, takes a request and never answers it", func(t *testing.T) {
 		f, want := begin(t)
@@ -101,7 +101,7 @@ func TestWhatVLLMDoes(t *testing.T) {
 		victim := f.known()
 		core := fakeengine.CoreHangs
 		require.NoError(t, f.vllm[victim].SetFaults(fakeengine.Faults{Core: &core}))
-		f.asked(t, want, func() bool { return f.state(victim) == replica.Down })
+		f.asked(t, want, func() bool { return f.state(victim) == fleet.Down })
 		for _, path := range []string{"/health", "/v1/models", "/metrics"} {
 			require.Equal(t, http.StatusOK, status(t, f.web[victim].URL+path), path)
 		}
@@ -112,7 +112,7 @@ func TestWhatVLLMDoes(t *testing.T) {
 		f, want := begin(t)
 		core := fakeengine.CoreDead
 		require.NoError(t, f.vllm[0].SetFaults(fakeengine.Faults{Core: &core}))
-		f.asked(t, want, func() bool { return f.state(0) == replica.Down })
+		f.asked(t, want, func() bool { return f.state(0) == fleet.Down })
 		require.Equal(t, http.StatusServiceUnavailable, status(t, f.web[0].URL+"/health"))
 		require.Equal(t, http.StatusOK, status(t, f.web[0].URL+"/metrics"))
 	})
@@ -125,13 +125,13 @@ func TestWhatVLLMDoes(t *testing.T) {
 		require.NoError(t, orphan.AwaitSubscribers(t.Context(), 1))
 		f.web[0].CloseClientConnections()
 		require.NoError(t, f.web[0].Listener.Close())
-		f.asked(t, want, func() bool { return f.state(0) == replica.Down })
+		f.asked(t, want, func() bool { return f.state(0) == fleet.Down })
 		requests := int(orphan.Stats().Requests) //nolint:gosec // few
 		orphan.Skip(2)                           // a hole in what it publishes, for which it is asked
 		orphan.PublishPayload([]byte{0x92, 0, 0x90})
 		require.NoError(t, orphan.AwaitRequests(t.Context(), requests+1))
 		f.asked(t, want, func() bool { return true })
-		require.Equal(t, replica.Down, f.state(0), "what its events say is no sign of life")
+		require.Equal(t, fleet.Down, f.state(0), "what its events say is no sign of life")
 	})
 }
 
@@ -168,6 +168,6 @@ func TestAnErrorUnderStatus200(t *testing.T) {
 	}
 	for _, s := range f.Snapshots() {
 		require.Zero(t, s.Strikes)
-		require.Equal(t, replica.Ready, s.State)
+		require.Equal(t, fleet.Ready, s.State)
 	}
 }

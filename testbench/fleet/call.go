@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 	"plimsoll/engine/sim"
@@ -141,7 +141,7 @@ type attempt struct {
 	name string // the engine's
 	call *call  // nil: a canary
 	host *host
-	beat replica.Beat
+	beat fleet.Beat
 }
 
 // returned tells a call that an engine has let go of an attempt.
@@ -179,7 +179,7 @@ func (a *attempt) end(err error) {
 func (c *call) ToRouter(message any) { c.w.post(&c.w.front, message) }
 
 // ToReplica implements [stream.Shell].
-func (c *call) ToReplica(ref *replica.Ref, message any) { c.w.post(c.w.hostOf(ref), message) }
+func (c *call) ToReplica(ref *fleet.Ref, message any) { c.w.post(c.w.hostOf(ref), message) }
 
 // StartAttempt implements [stream.Shell].
 func (c *call) StartAttempt(id uint64, place stream.Placement, r engine.Request) {

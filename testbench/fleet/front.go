@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"plimsoll/actors/fault"
-	"plimsoll/actors/replica"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
@@ -17,7 +17,7 @@ import (
 type front struct {
 	w     *world
 	m     *router.Machine
-	fleet []*replica.Ref // ordered by ID
+	fleet []*fleet.Ref   // ordered by ID
 	armed *time.Duration // when its timer rings; nil: it does not
 }
 
@@ -79,13 +79,13 @@ func (f *front) TellCall(call *stream.Call, message any) {
 }
 
 // Reserve implements [router.Shell].
-func (f *front) Reserve(ref *replica.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
-	f.w.post(f.w.hostOf(ref), &replica.Reserve{Claim: claim, Incarnation: incarnation, Prefill: prefill})
+func (f *front) Reserve(ref *fleet.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
+	f.w.post(f.w.hostOf(ref), &fleet.Reserve{Claim: claim, Incarnation: incarnation, Prefill: prefill})
 }
 
 // GiveBack implements [router.Shell].
-func (f *front) GiveBack(ref *replica.Ref, ticket scoring.Ticket) {
-	f.w.post(f.w.hostOf(ref), replica.End{Ticket: ticket, Reason: ledger.Refused})
+func (f *front) GiveBack(ref *fleet.Ref, ticket scoring.Ticket) {
+	f.w.post(f.w.hostOf(ref), fleet.End{Ticket: ticket, Reason: ledger.Refused})
 }
 
 // Turned implements [router.Shell].

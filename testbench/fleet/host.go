@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
@@ -19,12 +20,12 @@ import (
 // host is one replica: its machine, its engine, and the feed between the engine and the index.
 type host struct {
 	w      *world
-	ref    *replica.Ref
+	ref    *fleet.Ref
 	m      *replica.Machine
 	engine *sim.Machine
 	cfg    sim.Config
 	open   map[string]*attempt // by the engine's name of it
-	place  *replica.Place
+	place  *fleet.Place
 	armed  *time.Duration // when its timer rings; nil: it does not
 	probes uint64         // tells the probe that is due from those before
 	canary *attempt       // the last one; nil: there was none
@@ -52,7 +53,7 @@ func newHost(w *world, n int) (*host, error) {
 		return nil, err
 	}
 	id := scoring.ReplicaID(fmt.Sprintf("r%03d", n+1))
-	h.ref = replica.NewRef(id, Model, engineStub{}, nil)
+	h.ref = fleet.NewRef(id, Model, engineStub{}, nil)
 	return h, nil
 }
 
@@ -62,7 +63,7 @@ func (h *host) start() {
 	if h.w.cfg.Unqueued {
 		cfg.RampSeats = h.cfg.Seats * roomWithoutEnd
 	}
-	h.m = replica.NewMachine(h.w.time(), cfg, h.ref, nil, h)
+	h.m = replica.NewMachine(h.w.time(), cfg, h.ref, replica.NewMemory(), nil, h)
 	h.probe(h.probes)
 }
 
@@ -85,7 +86,7 @@ func (h *host) receive(message any) {
 	case abort:
 		h.step(sim.Abort{ID: m.id})
 		return
-	case replica.Learned, replica.Cached: // the feed's: its events say it all
+	case fleet.Learned, fleet.Cached: // the feed's: its events say it all
 		return
 	case results:
 		h.m.CanaryDone(h.w.time(), m.number, m.err, h)
@@ -195,19 +196,19 @@ func (h *host) heard(b *batch) { h.place.Index.Apply(h.place.Slot, b.events) }
 
 // Grant implements [replica.Shell].
 func (h *host) Grant(t scoring.Ticket) {
-	h.w.post(&h.w.front, &replica.Granted{Ticket: t, Replica: h.ref.ID, Snapshot: h.ref.Snapshot()})
+	h.w.post(&h.w.front, &fleet.Granted{Ticket: t, Replica: h.ref.ID, Snapshot: h.ref.Snapshot()})
 }
 
 // Refuse implements [replica.Shell].
 func (h *host) Refuse(t scoring.Ticket, why ledger.Reason) {
 	h.figures.Refusals++
-	h.w.post(&h.w.front, &replica.Refused{Ticket: t, Replica: h.ref.ID, Reason: why, Snapshot: h.ref.Snapshot()})
+	h.w.post(&h.w.front, &fleet.Refused{Ticket: t, Replica: h.ref.ID, Reason: why, Snapshot: h.ref.Snapshot()})
 }
 
 // Publish implements [replica.Shell].
-func (h *host) Publish(_ *replica.Snapshot, room bool) {
+func (h *host) Publish(_ *fleet.Snapshot, room bool) {
 	if room {
-		h.w.post(&h.w.front, replica.Room{Replica: h.ref.ID})
+		h.w.post(&h.w.front, fleet.Room{Replica: h.ref.ID})
 	}
 }
 
@@ -220,7 +221,7 @@ func (h *host) HurryProbe() { h.probeIn(hurry) }
 // TuneFeed implements [replica.Shell]: the feed begins with an empty cache.
 func (h *host) TuneFeed(blockTokens, _ scoring.Tokens, incarnation uint64) {
 	ix := h.w.indexes.Join(blockTokens)
-	h.place = &replica.Place{
+	h.place = &fleet.Place{
 		Index: ix, BlockTokens: blockTokens, Incarnation: incarnation,
 		Slot: ix.Add(prefix.SlotConfig{Source: prefix.Events, CapacityBlocks: scoring.Blocks(h.cfg.UsableBlocks())}),
 	}
@@ -237,8 +238,8 @@ func (h *host) VoidIndex() {
 }
 
 // Entered implements [replica.Shell].
-func (h *host) Entered(_, to replica.State, _ string) {
-	if to == replica.Down {
+func (h *host) Entered(_, to fleet.State, _ string) {
+	if to == fleet.Down {
 		h.figures.Downs++
 	}
 }
@@ -264,7 +265,7 @@ func (h *host) CancelCanary() {
 
 // Evict implements [replica.Shell].
 func (h *host) Evict(incarnation uint64, hung bool, why string) {
-	others := slices.ContainsFunc(h.w.front.fleet, func(r *replica.Ref) bool {
+	others := slices.ContainsFunc(h.w.front.fleet, func(r *fleet.Ref) bool {
 		s := r.Snapshot()
 		return r != h.ref && s.State.Routable() && !s.Suspect
 	})

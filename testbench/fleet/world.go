@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
@@ -57,7 +58,7 @@ type world struct {
 
 	front    front
 	hosts    []*host
-	byRef    map[*replica.Ref]*host
+	byRef    map[*fleet.Ref]*host
 	byHandle map[*stream.Call]*call
 	live     []*call // in no order
 	coming   *trace.Request
@@ -84,7 +85,7 @@ func Run(cfg Config, source trace.Source, tell func(Progress)) (*Result, error) 
 	}
 	w := &world{
 		cfg: cfg, source: source, base: time.Unix(1_000_000, 0), text: trace.Text{VocabSize: vocabulary},
-		budget: stream.NewBudget(), indexes: replica.NewIndexes(Model), byRef: map[*replica.Ref]*host{},
+		budget: stream.NewBudget(), indexes: replica.NewIndexes(Model), byRef: map[*fleet.Ref]*host{},
 		byHandle: map[*stream.Call]*call{}, tell: tell,
 	}
 	if err := w.begin(); err != nil {
@@ -128,7 +129,7 @@ func (w *world) begin() error {
 	}
 	w.deliver()
 	for _, h := range w.hosts {
-		if s := h.ref.Snapshot(); s.State != replica.Ready {
+		if s := h.ref.Snapshot(); s.State != fleet.Ready {
 			return fmt.Errorf("fleet: %s is %s, and not ready", h.ref.ID, s.State)
 		}
 	}
@@ -151,7 +152,7 @@ func (w *world) now() time.Duration              { return w.agenda.Now() }
 func (w *world) time() time.Time                 { return w.base.Add(w.agenda.Now()) }
 func (w *world) since(t time.Time) time.Duration { return t.Sub(w.base) }
 func (w *world) post(to actor, message any)      { w.mail = append(w.mail, letter{to, message}) }
-func (w *world) hostOf(ref *replica.Ref) *host   { return w.byRef[ref] }
+func (w *world) hostOf(ref *fleet.Ref) *host     { return w.byRef[ref] }
 func (w *world) newTicket() scoring.Ticket {
 	w.tickets++
 	return scoring.Ticket{Boot: 1, Number: w.tickets}

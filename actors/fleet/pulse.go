@@ -1,4 +1,4 @@
-package replica
+package fleet
 
 import (
 	"sync/atomic"
@@ -12,10 +12,11 @@ type Pulse struct {
 	base    time.Time    // what the instants below count from, so that a wall clock that is set changes nothing
 	last    atomic.Int64 // the last token or end of any stream; -1 before the first
 	counted atomic.Int64 // the end of the last gap that was counted
-	gaps    [paceBuckets]atomic.Uint32
+	gaps    [PaceBuckets]atomic.Uint32
 }
 
-func (p *Pulse) start(now time.Time) {
+// Start begins with no sign of life. It is called before any stream begins.
+func (p *Pulse) Start(now time.Time) {
 	p.base = now
 	p.last.Store(-1)
 }
@@ -23,13 +24,13 @@ func (p *Pulse) start(now time.Time) {
 // Beats is what has gathered in a Pulse.
 type Beats struct {
 	Last *time.Time // the last sign of life of any stream; nil: there was none yet
-	Gaps [paceBuckets]uint32
+	Gaps [PaceBuckets]uint32
 	// Alone: no other replica of the model serves.
 	Alone bool
 }
 
-// take empties the gaps into a Beats.
-func (p *Pulse) take() Beats {
+// Take empties the gaps into a Beats. Alone is not set. The replica's owner alone calls it.
+func (p *Pulse) Take() Beats {
 	var b Beats
 	if last := p.last.Load(); last >= 0 {
 		at := p.base.Add(time.Duration(last))
@@ -64,7 +65,7 @@ func (b *Beat) Heard(now time.Time) {
 		}
 	}
 	if counted := b.pulse.counted.Load(); b.before >= 0 && b.before >= counted && b.pulse.counted.CompareAndSwap(counted, at) {
-		b.pulse.gaps[paceBucket(time.Duration(at-b.before))].Add(1)
+		b.pulse.gaps[PaceBucket(time.Duration(at-b.before))].Add(1)
 	}
 	b.before = at
 }

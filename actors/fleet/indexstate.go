@@ -1,4 +1,4 @@
-package replica
+package fleet
 
 // IndexState is how much the prefix index knows of a replica.
 type IndexState uint8

@@ -1,4 +1,4 @@
-package replica
+package fleet
 
 // State is where a replica is in its life.
 type State uint8

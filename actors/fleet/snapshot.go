@@ -1,0 +1,67 @@
+package fleet
+
+import (
+	"slices"
+	"time"
+
+	"plimsoll/engine"
+	"plimsoll/scoring"
+	"plimsoll/scoring/ledger"
+	"plimsoll/scoring/prefix"
+)
+
+// Snapshot is what a replica actor publishes: immutable once stored.
+type Snapshot struct {
+	ID          scoring.ReplicaID
+	Epoch       uint64
+	Incarnation uint64
+	State       State
+	Recovering  bool // the actor has failed, or its new epoch still waits for announcements
+	// Told: the engine has said its limits at least once; Load.Limits hold them, also while it is down.
+	Told bool
+	Load ledger.Load
+	// Answered is the reservation answered last: Load shows what became of it and of all that its router sent before.
+	Answered     scoring.Ticket
+	CoolingUntil time.Time // after a shed; zero time if never
+	EngineModel  string
+	Adapters     []string // LoRA adapters that the engine has, sorted
+	EngineLoad   engine.Load
+	LastError    string
+	Since        time.Time // when State was entered
+	// Suspect: it is silent, and takes nothing until a canary or a token shows that it lives.
+	Suspect bool
+	// Hung: it was silent too long, or only broke what it was sent; a canary is tried until one comes back.
+	Hung bool
+	// QuotaSeats is how many seats may be booked while it ramps up; nil: all.
+	QuotaSeats *int
+	// PrefilledAt is when a ticket last waited for its first token, as far as that is over; the zero time if none has. While
+	// Load.Reserved is not 0 some do.
+	PrefilledAt time.Time
+	// StepP99 is the gap between two tokens of a stream that 99 of 100 do not exceed; nil: too few were seen.
+	StepP99 *time.Duration
+	// Lingering are the tickets that nobody will announce to the actor's next instance: their attempts have returned, and the
+	// engine does not say when it lets go.
+	Lingering []ledger.Lingerer
+	Held      bool       // their bounds are on hold: the engine gives no sign of life
+	LeaveBy   *time.Time // draining: what still runs then is moved; nil: it may end
+	Kept      bool       // draining, and staying when it is empty
+	Strikes   int        // in a row
+}
+
+// Has says whether the engine has a LoRA adapter. "" is the base model, which it always has.
+func (s *Snapshot) Has(lora string) bool {
+	if lora == "" {
+		return true
+	}
+	_, found := slices.BinarySearch(s.Adapters, lora)
+	return found
+}
+
+// Place is a replica's slot in a prefix index. It is immutable once stored.
+type Place struct {
+	Index       *prefix.Index
+	Slot        prefix.Slot
+	BlockTokens scoring.Tokens
+	// Incarnation is the engine's life that the slot speaks of: of another one it says nothing.
+	Incarnation uint64
+}
