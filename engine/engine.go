@@ -111,8 +111,18 @@ type Finish struct {
 
 // Status is what Probe found. A nil pointer means that the engine does not tell.
 type Status struct {
-	Model   string // the engine's own name of the model
+	Model   string // the engine's own name of the model, by which Request.Model asks for it
 	Version string
+	// What tells its model from others. Engines that say different things of it serve different models.
+	Names        []string // all names that the engine has for the model, Model among them; nil: it says none
+	LengthTokens *int     // longest prompt plus answer that the model takes there, whatever the cache holds
+	VocabTokens  *int     // size of the vocabulary
+	// Process names the process that answers, among all engines that there are: who says the same is the same engine. ""
+	// if the engine shows nothing that would tell.
+	Process string
+	// Ranks are the data-parallel ranks that the server has, sorted, of which this status tells one; nil: it has only one, or
+	// does not say.
+	Ranks []int
 	// Incarnation is evidence about the serving process: it differs between two lives of the engine. "" if the engine
 	// shows nothing of the kind.
 	Incarnation    string

@@ -144,6 +144,9 @@ func (c Config) Validate(getenv func(string) (string, bool)) error {
 	if err := checkShadows(c.ShadowPolicies); err != nil {
 		return err
 	}
+	if err := checkEngines(c.Replicas); err != nil { // before the names, which two of one engine share
+		return err
+	}
 	names := map[string]bool{}
 	replicas := slices.Clone(c.Replicas)
 	for _, e := range startedEngines(c) {
@@ -157,9 +160,6 @@ func (c Config) Validate(getenv func(string) (string, bool)) error {
 		if err := r.checkKey(getenv); err != nil {
 			return err
 		}
-	}
-	if err := checkEngines(c.Replicas); err != nil {
-		return err
 	}
 	return c.validateLaunches()
 }

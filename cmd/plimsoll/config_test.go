@@ -75,7 +75,7 @@ func TestAFlagBeatsTheEnvironmentWhichBeatsTheFile(t *testing.T) {
 			require.Equal(t, c.timeout, config.QueueTimeout)
 			names := make([]string, len(config.Replicas))
 			for i, r := range config.Replicas {
-				names[i] = r.Name
+				names[i] = strings.TrimPrefix(r.Target, "http://")
 			}
 			require.Equal(t, c.hosts, strings.Join(names, " "))
 		})
@@ -232,12 +232,14 @@ func TestValidate(t *testing.T) {
 		}, ""},
 		{"engines", engines("llamacpp=http://a:1", "llamacpp=http://a:2"), ""},
 		{"no tokenizer", func(c *Config) { engines("llamacpp=http://a:1")(c); c.TokenizerDir = nil }, "--replica needs --tokenizer DIR"},
-		{"same engine twice", engines("llamacpp=http://a:1", "llamacpp=http://a:1/"), `two replicas are named "a:1"`},
+		{"same engine twice", engines("llamacpp=http://a:1", "llamacpp=http://a:1/"), "are the same engine, at http://a:1 and http://a:1"},
 		{"same engine under two names", engines("llamacpp=http://Gpu:80,name=a", "vllm=http://gpu/,name=b"), "replicas a and b are the same engine"},
 		{"same engine over TLS", engines("llamacpp=https://a:443/x/,name=a", "llamacpp=https://A/x,name=b"), "the same engine"},
 		{"other ports", engines("llamacpp=http://a:443,name=a", "llamacpp=https://a:443,name=b", "llamacpp=http://a:80,name=c"), ""},
 		{"other paths", engines("llamacpp=http://a/x,name=a", "llamacpp=http://a/X,name=b"), ""},
-		{"other names of a machine", engines("llamacpp=http://localhost:1,name=a", "llamacpp=http://127.0.0.1:1,name=b", "llamacpp=http://[::1]:1,name=c"), ""},
+		{"other names of a machine", engines("llamacpp=http://localhost:1,name=a", "llamacpp=http://127.0.0.1:1,name=b"), "replicas a and b are the same engine"},
+		{"other names of this machine", engines("llamacpp=http://[::1]:1,name=a", "vllm=http://LOCALHOST.:1,name=b"), "the same engine"},
+		{"names that may be of one machine", engines("llamacpp=http://gpu:1,name=a", "llamacpp=http://10.0.0.1:1,name=b"), ""},
 		{"IPv6 twice", engines("llamacpp=http://[::1]:80,name=a", "llamacpp=http://[::1],name=b"), "the same engine"},
 		{"ranks of an engine", engines("vllm=http://a:1,name=a,rank=0", "vllm=http://a:1/,name=b,rank=1"), ""},
 		{"a rank twice", engines("vllm=http://a:1,name=a,rank=1", "vllm=http://a:1/,name=b,rank=1"), "the same engine"},

@@ -80,6 +80,7 @@ func openEngine(
 	}
 	config := llamacpp.DefaultConfig()
 	config.URL, config.CapacityTokens, config.Slots = spec.Target, spec.CapacityTokens, spec.Slots
+	config.Kinds = engineKinds()
 	if spec.APIKeyEnv != nil {
 		config.APIKey, _ = getenv(*spec.APIKeyEnv)
 	}

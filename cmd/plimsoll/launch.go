@@ -116,9 +116,9 @@ func (l *LaunchSpec) set(key, value string) (err error) {
 // launchOptions says what can be set.
 func launchOptions(kind string) string {
 	const common = "no such option: there are name, count, devices, folder, log-file, start-timeout, environment (in the file), " +
-		"capacity-tokens, slots and api-key-env"
+		"model, capacity-tokens, slots and api-key-env"
 	if kind == vllm.Kind {
-		return common + ", and for vllm model, api and events"
+		return common + ", and for vllm api and events"
 	}
 	return common
 }

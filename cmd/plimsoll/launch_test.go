@@ -46,7 +46,7 @@ func TestParseLaunchSaysWhatToDo(t *testing.T) {
 		"llamacpp,start-timeout=0s=a {port}":     "is no time to start",
 		"llamacpp,rank=1=a {port}":               "a started engine is one replica",
 		"llamacpp,colour=red=a {port}":           "no such option: there are name, count, devices, folder, log-file, start-timeout, environment",
-		"vllm,colour=red=a {port}":               "capacity-tokens, slots and api-key-env, and for vllm model, api and events",
+		"vllm,colour=red=a {port}":               "capacity-tokens, slots and api-key-env, and for vllm api and events",
 		"llamacpp,name=a b=a {port}":             "is no name",
 		"vllm,replay=tcp://a:1=a {port}":         "says by itself where it publishes",
 		"vllm,events=tcp://a:1=a {port}":         "write auto or off",

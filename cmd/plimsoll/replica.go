@@ -3,8 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,13 +20,13 @@ const kindSim = "sim"
 type ReplicaSpec struct {
 	Kind           string  // the engine's protocol
 	Target         string  // the engine's base URL without a slash at the end; of a simulated replica, its profile
-	Name           string  // in logs, metrics and headers; unique
+	Name           string  // in logs, metrics and headers; unique. It tells nobody where the engine is, unless the operator wants
 	CapacityTokens *int    // KV capacity, where the engine does not tell or tells too much
 	Slots          *int    // sequences decoded at once, likewise
 	APIKeyEnv      *string // environment variable that holds the engine's API key
-	Model          *string // the engine's own name of the model, where it lists several (vllm)
+	Model          *string // the engine's own name of the model; nil: what the replica listed first says
 	API            *string // the route that token IDs take (vllm)
-	Rank           *int    // data-parallel rank; unset: every rank that the engine has becomes a replica (vllm)
+	Rank           *int    // data-parallel rank; unset: the first, and every other that is found becomes a replica (vllm)
 	Events         *string // "auto", "off" or where rank 0 publishes its cache's events (vllm)
 	EventsBind     *string // or where we listen for rank 0 to connect and publish them (vllm)
 	Replay         *string // where rank 0 publishes them again, with a publisher's address (vllm)
@@ -38,14 +38,14 @@ var nameRule = regexp.MustCompile(`^[A-Za-z0-9\[][A-Za-z0-9._:\[\]-]{0,63}$`)
 const replicaExample = "e.g. --replica llamacpp=http://127.0.0.1:8081,name=a"
 
 // ParseReplica reads KIND=URL[,name=..][,capacity-tokens=..][,slots=..][,api-key-env=..]. The number of the replica in its
-// list, from 1, names a simulated one that has no name; others are named after their host and port.
-func ParseReplica(text string, number int) (ReplicaSpec, error) {
+// list, from 1, names a simulated one that has no name; others are named after what they are, see [ReplicaSpec.identity].
+func ParseReplica(text string, number int) (spec ReplicaSpec, err error) {
 	head, options, hasOptions := strings.Cut(text, ",")
 	kind, target, ok := strings.Cut(head, "=")
 	if !ok || strings.ContainsAny(kind, ":/") {
 		return ReplicaSpec{}, fmt.Errorf("%q does not say what engine it is: write KIND=URL, %s", head, replicaExample)
 	}
-	spec := ReplicaSpec{Kind: kind, Target: target}
+	spec = ReplicaSpec{Kind: kind, Target: target}
 	switch {
 	case !slices.Contains(engineKinds(), kind):
 		return ReplicaSpec{}, fmt.Errorf("%q is no kind of engine: write one of %s, %s", kind,
@@ -57,16 +57,17 @@ func ParseReplica(text string, number int) (ReplicaSpec, error) {
 				strings.Join(simProfiles(), ", sim="))
 		}
 	default:
-		u, err := parseEngineURL(target)
-		if err != nil {
+		if spec.Target, err = parseEngineURL(target); err != nil {
 			return ReplicaSpec{}, err
 		}
-		spec.Target, spec.Name = strings.TrimRight(u.String(), "/"), u.Host
 	}
 	if hasOptions {
 		if err := spec.parseOptions(strings.Split(options, ",")); err != nil {
 			return ReplicaSpec{}, fmt.Errorf("replica %s: %w", head, err)
 		}
+	}
+	if spec.Name == "" {
+		spec.Name = spec.defaultName()
 	}
 	if !nameRule.MatchString(spec.Name) {
 		return ReplicaSpec{}, fmt.Errorf("replica %s: %q is no name, which has at most 64 letters, digits and ._:-; set one with name=",
@@ -75,21 +76,28 @@ func ParseReplica(text string, number int) (ReplicaSpec, error) {
 	return spec, nil
 }
 
-func parseEngineURL(text string) (*url.URL, error) {
+// parseEngineURL returns an engine's base URL without a slash at the end. Slashes too many are none, and so is the /v1 that
+// clients' base URLs end in: every path of ours begins with what the engine puts before that.
+func parseEngineURL(text string) (string, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
 		// url.Parse repeats the text, which may hold a password.
-		return nil, errors.New("the replica's URL cannot be read: write http://HOST:PORT or https://HOST:PORT")
+		return "", errors.New("the replica's URL cannot be read: write http://HOST:PORT or https://HOST:PORT")
 	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
-		return nil, fmt.Errorf("%q is no URL of an engine: write http://HOST:PORT or https://HOST:PORT", text)
+		return "", fmt.Errorf("%q is no URL of an engine: write http://HOST:PORT or https://HOST:PORT", text)
 	case u.User != nil:
-		return nil, errors.New("a replica's URL holds no user or password: " +
+		return "", errors.New("a replica's URL holds no user or password: " +
 			"put the engine's API key in an environment variable and name it with api-key-env=VAR")
 	case u.RawQuery != "", u.Fragment != "":
-		return nil, fmt.Errorf("a replica's URL has no query and no fragment: %q", text)
+		return "", fmt.Errorf("a replica's URL has no query and no fragment: %q", text)
 	}
-	return u, nil
+	root := &url.URL{Scheme: u.Scheme, Host: u.Host}
+	base := strings.TrimSuffix(path.Clean("/"+u.EscapedPath()), "/")
+	for strings.HasSuffix(base, "/v1") {
+		base = strings.TrimSuffix(base, "/v1")
+	}
+	return root.String() + base, nil
 }
 
 func (r *ReplicaSpec) parseOptions(options []string) error {
@@ -122,6 +130,8 @@ func (r *ReplicaSpec) set(key, value string) (err error) {
 		r.Slots, err = positive(value)
 	case "api-key-env":
 		r.APIKeyEnv = &value
+	case "model":
+		r.Model = &value
 	default:
 		err = r.parseOwn(key, value)
 	}
@@ -129,7 +139,7 @@ func (r *ReplicaSpec) set(key, value string) (err error) {
 }
 
 // errNoOption is of options that no replica of a kind has.
-var errNoOption = errors.New("no such option: there are name, capacity-tokens, slots and api-key-env")
+var errNoOption = errors.New("no such option: there are name, model, capacity-tokens, slots and api-key-env")
 
 // parseOwn takes the options that only one kind of engine has.
 func (r *ReplicaSpec) parseOwn(key, value string) error {
@@ -137,8 +147,6 @@ func (r *ReplicaSpec) parseOwn(key, value string) error {
 		return errNoOption
 	}
 	switch key {
-	case "model":
-		r.Model = &value
 	case "api":
 		if !slices.Contains(vllm.APIs(), value) {
 			return fmt.Errorf("write one of %s", strings.Join(vllm.APIs(), ", "))
@@ -157,7 +165,7 @@ func (r *ReplicaSpec) parseOwn(key, value string) error {
 	case "replay":
 		r.Replay = &value
 	default:
-		return fmt.Errorf("%w, and for vllm model, api, rank, events, events-bind and replay", errNoOption)
+		return fmt.Errorf("%w, and for vllm api, rank, events, events-bind and replay", errNoOption)
 	}
 	return nil
 }
@@ -168,40 +176,6 @@ func positive(text string) (*int, error) {
 		return nil, errors.New("write a whole number above 0")
 	}
 	return &n, nil
-}
-
-// checkEngines says which replicas name the same engine: its cache, its load and its seats would be counted twice. Ranks of one
-// engine are replicas of their own.
-func checkEngines(specs []ReplicaSpec) error {
-	at := map[string][]ReplicaSpec{} // by URL
-	for _, spec := range specs {
-		if spec.Kind == kindSim || spec.Target == "" { // they have an engine of their own
-			continue
-		}
-		place := normalURL(spec.Target)
-		for _, other := range at[place] {
-			if other.Rank == nil || spec.Rank == nil || *other.Rank == *spec.Rank { // without a rank it is all of them
-				return fmt.Errorf("replicas %s and %s are the same engine, %s: leave one of them out", other.Name, spec.Name, spec.Target)
-			}
-		}
-		at[place] = append(at[place], spec)
-	}
-	return nil
-}
-
-// normalURL writes equal URLs alike: the host in small letters, no port that is the scheme's, no slash at the end. Two names of
-// one machine stay two.
-func normalURL(target string) string {
-	u, err := url.Parse(target)
-	if err != nil {
-		return target // no engine's
-	}
-	port := u.Port()
-	if u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
-		port = ""
-	}
-	host := strings.ToLower(u.Hostname())
-	return u.Scheme + "://" + net.JoinHostPort(host, port) + strings.TrimRight(u.Path, "/")
 }
 
 // address is the part of the spec that says what and where the engine is.

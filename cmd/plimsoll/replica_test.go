@@ -25,22 +25,33 @@ func parsesAs[S fmt.Stringer](t *testing.T, parse func(text string, number int) 
 func TestParseReplica(t *testing.T) {
 	four, many, key := 4, 32768, "ENGINE_KEY"
 	zero, model, api := 0, "org/m", "generate"
+	named := func(spec ReplicaSpec) ReplicaSpec {
+		spec.Name = spec.defaultName()
+		return spec
+	}
 	parsesAs(t, ParseReplica, map[string]ReplicaSpec{
-		"llamacpp=http://127.0.0.1:8081":                  {Kind: "llamacpp", Target: "http://127.0.0.1:8081", Name: "127.0.0.1:8081"},
-		"llamacpp=http://127.0.0.1:8081/":                 {Kind: "llamacpp", Target: "http://127.0.0.1:8081", Name: "127.0.0.1:8081"},
-		"llamacpp=https://gpu.example/llama/":             {Kind: "llamacpp", Target: "https://gpu.example/llama", Name: "gpu.example"},
+		"llamacpp=http://127.0.0.1:8081":                  named(ReplicaSpec{Kind: "llamacpp", Target: "http://127.0.0.1:8081"}),
+		"llamacpp=http://127.0.0.1:8081/":                 named(ReplicaSpec{Kind: "llamacpp", Target: "http://127.0.0.1:8081"}),
+		"llamacpp=https://gpu.example/llama/":             named(ReplicaSpec{Kind: "llamacpp", Target: "https://gpu.example/llama"}),
 		"llamacpp=http://[::1]:8081,name=here":            {Kind: "llamacpp", Target: "http://[::1]:8081", Name: "here"},
 		"sim=h100-8b":                                     {Kind: "sim", Target: "h100-8b", Name: "sim-3"},
 		"sim=tiny,name=slow,slots=4":                      {Kind: "sim", Target: "tiny", Name: "slow", Slots: &four},
 		"llamacpp=http://a:1,slots=4,name=a":              {Kind: "llamacpp", Target: "http://a:1", Name: "a", Slots: &four},
-		"llamacpp=http://a:1,api-key-env=" + key:          {Kind: "llamacpp", Target: "http://a:1", Name: "a:1", APIKeyEnv: &key},
-		"vllm=http://a:1,model=org/m,api=generate,rank=0": {Kind: "vllm", Target: "http://a:1", Name: "a:1", Model: &model, API: &api, Rank: &zero},
-		"llamacpp=http://a:1,capacity-tokens=32768":       {Kind: "llamacpp", Target: "http://a:1", Name: "a:1", CapacityTokens: &many},
-		"vllm=http://a:1,events=off":                      {Kind: "vllm", Target: "http://a:1", Name: "a:1", Events: new("off")},
-		"vllm=http://a:1,events=tcp://a:5557,replay=tcp://a:5657": {
-			Kind: "vllm", Target: "http://a:1", Name: "a:1", Events: new("tcp://a:5557"), Replay: new("tcp://a:5657"),
-		},
-		"vllm=http://a:1,events-bind=tcp://*:5557": {Kind: "vllm", Target: "http://a:1", Name: "a:1", EventsBind: new("tcp://*:5557")},
+		"llamacpp=http://a:1,api-key-env=" + key:          named(ReplicaSpec{Kind: "llamacpp", Target: "http://a:1", APIKeyEnv: &key}),
+		"vllm=http://a:1,model=org/m,api=generate,rank=0": named(ReplicaSpec{Kind: "vllm", Target: "http://a:1", Model: &model, API: &api, Rank: &zero}),
+		"llamacpp=http://a:1,capacity-tokens=32768":       named(ReplicaSpec{Kind: "llamacpp", Target: "http://a:1", CapacityTokens: &many}),
+		"vllm=http://a:1,events=off":                      named(ReplicaSpec{Kind: "vllm", Target: "http://a:1", Events: new("off")}),
+		"vllm=http://a:1,events=tcp://a:5557,replay=tcp://a:5657": named(ReplicaSpec{
+			Kind: "vllm", Target: "http://a:1", Events: new("tcp://a:5557"), Replay: new("tcp://a:5657"),
+		}),
+		"llamacpp=http://a:1,model=m.gguf":         named(ReplicaSpec{Kind: "llamacpp", Target: "http://a:1", Model: new("m.gguf")}),
+		"sim=tiny,model=m":                         {Kind: "sim", Target: "tiny", Name: "sim-3", Model: new("m")},
+		"vllm=http://a:1/v1":                       named(ReplicaSpec{Kind: "vllm", Target: "http://a:1"}),
+		"vllm=http://a:1//":                        named(ReplicaSpec{Kind: "vllm", Target: "http://a:1"}),
+		"vllm=http://a:1//gpu//v1/":                named(ReplicaSpec{Kind: "vllm", Target: "http://a:1/gpu"}),
+		"vllm=http://a:1/v1/v1":                    named(ReplicaSpec{Kind: "vllm", Target: "http://a:1"}),
+		"vllm=http://a:1/gpu/v10":                  named(ReplicaSpec{Kind: "vllm", Target: "http://a:1/gpu/v10"}),
+		"vllm=http://a:1,events-bind=tcp://*:5557": named(ReplicaSpec{Kind: "vllm", Target: "http://a:1", EventsBind: new("tcp://*:5557")}),
 	})
 }
 
@@ -64,7 +75,6 @@ func TestParseReplicaSaysWhatToDo(t *testing.T) {
 		"llamacpp=http://a:1,name=":                               `"name=" has no value`,
 		"llamacpp=http://a:1,":                                    `"" has no value`,
 		"llamacpp=http://a:1,name=a b":                            "at most 64 letters",
-		"llamacpp=http://a=b:1":                                   "set one with name=",
 		"llamacpp=http://a:1,slots=0":                             "slots=0: write a whole number above 0",
 		"llamacpp=http://a:1,capacity-tokens=8k":                  "write a whole number above 0",
 		"llamacpp=http://a:1,slot=4":                              "no such option",
@@ -81,7 +91,7 @@ func TestParseReplicaSaysWhatToDo(t *testing.T) {
 		"vllm=http://a:1,events=tcp://a:5557,replay=tcp://*:5657": "a wildcard",
 		"vllm=http://a:1,events=tcp://a:5557,events-bind=tcp://*:5557": "exclude each other",
 		"llamacpp=http://a:1,events=off":                               "no such option",
-		"vllm=http://a:1,lora=x":                                       "for vllm model, api, rank, events",
+		"vllm=http://a:1,lora=x":                                       "for vllm api, rank, events",
 	} {
 		t.Run(text, func(t *testing.T) {
 			_, err := ParseReplica(text, 1)

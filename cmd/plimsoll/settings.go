@@ -40,7 +40,7 @@ func (c *Config) settings() []setting {
 	return []setting{
 		text("listen", "serve on `HOST:PORT`", &c.Listen),
 		specs("replica", "serve with the engine at `KIND=URL`; once for each engine, in the place of the four simulated ones. "+
-			"Options follow it: ,name=NAME ,capacity-tokens=N ,slots=N ,api-key-env=VARIABLE; for vllm also ,model=NAME ,api=ROUTE ,rank=N "+
+			"Options follow it: ,name=NAME ,capacity-tokens=N ,slots=N ,model=NAME ,api-key-env=VARIABLE; for vllm also ,api=ROUTE ,rank=N "+
 			",events=WHERE ,events-bind=ADDRESS ,replay=ADDRESS", ParseReplica, &c.Replicas),
 		launches("launch", "start the engine `KIND=COMMAND` on a port of its own, {port} in the command, and keep it running; once for each command. "+
 			"Options stand before its =: ,name=NAME ,count=N ,devices=A+B ,folder=DIR ,log-file=FILE ,start-timeout=TIME and those of --replica", &c.Launches),

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"strconv"
 
 	"plimsoll/engine/vllm"
 )
@@ -14,6 +14,7 @@ import (
 func vllmConfig(spec ReplicaSpec, getenv func(string) (string, bool)) vllm.Config {
 	config := vllm.DefaultConfig()
 	config.URL, config.CapacityTokens, config.Rank = spec.Target, spec.CapacityTokens, spec.Rank
+	config.Kinds = engineKinds()
 	if spec.Slots != nil {
 		config.Slots = *spec.Slots
 	}
@@ -46,7 +47,7 @@ func expandRanks(ctx context.Context, specs []ReplicaSpec, getenv func(string) (
 			continue
 		}
 		go func() {
-			ranks, err := vllm.Ranks(ctx, vllmConfig(spec, getenv), vllmDeps(log))
+			ranks, err := ranksOf(ctx, vllmConfig(spec, getenv), vllmDeps(log))
 			if err != nil {
 				log.Warn("the engine cannot be asked for its data-parallel ranks: only its first is used; give each a --replica with rank=N to be sure",
 					slog.String("replica", spec.Name), slog.Any("error", err))
@@ -62,10 +63,18 @@ func expandRanks(ctx context.Context, specs []ReplicaSpec, getenv func(string) (
 			continue
 		}
 		for _, rank := range ranks {
-			of := spec
-			of.Name, of.Rank = spec.Name+"-dp"+strconv.Itoa(rank), &rank
-			expanded = append(expanded, of)
+			expanded = append(expanded, spec.withRank(rank))
 		}
 	}
 	return expanded
+}
+
+// ranksOf asks a server for its ranks.
+func ranksOf(ctx context.Context, config vllm.Config, deps vllm.Deps) ([]int, error) {
+	e, err := vllm.New(config, deps)
+	if err != nil {
+		return nil, err
+	}
+	st, err := e.Probe(ctx)
+	return st.Ranks, errors.Join(err, e.Close())
 }

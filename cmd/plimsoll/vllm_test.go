@@ -12,8 +12,14 @@ import (
 
 func TestEachRankOfAServerBecomesAReplica(t *testing.T) {
 	const info = `vllm:cache_config_info{engine="0",block_size="16"} 1` + "\n"
-	two := enginetest.Serve(t, enginetest.Saying(200, info+`vllm:cache_config_info{engine="1",block_size="16"} 1`+"\n"))
-	one := enginetest.Serve(t, enginetest.Saying(200, info))
+	serve := func(metrics string) string {
+		return enginetest.Site{
+			"/health": enginetest.Saying(200, ""), "/version": enginetest.Saying(404, ""), "/metrics": enginetest.Saying(200, metrics),
+			"/v1/models": enginetest.Saying(200, `{"data":[{"id":"m","max_model_len":64}]}`),
+		}.Serve(t)
+	}
+	two := serve(info + `vllm:cache_config_info{engine="1",block_size="16"} 1` + "\n")
+	one := serve(info)
 	rank := 1
 	specs := []ReplicaSpec{
 		{Kind: kindSim, Target: "tiny", Name: "s"},
@@ -41,12 +47,13 @@ func TestAVLLMReplicaIsConfiguredAsSpecified(t *testing.T) {
 	got := vllmConfig(spec, func(name string) (string, bool) { return "secret of " + name, true })
 	want := vllm.DefaultConfig()
 	capacity, rank := 640, 3
+	want.Kinds = engineKinds()
 	want.URL, want.APIKey, want.Model, want.API = "http://a:1", "secret of K", "tiny", vllm.APIAuto
 	want.Slots, want.CapacityTokens, want.Rank = 16, &capacity, &rank
 	require.Equal(t, want, got)
 	plain, err := ParseReplica("vllm=http://a:1", 1)
 	require.NoError(t, err)
 	want = vllm.DefaultConfig()
-	want.URL = "http://a:1"
+	want.URL, want.Kinds = "http://a:1", engineKinds()
 	require.Equal(t, want, vllmConfig(plain, nil))
 }

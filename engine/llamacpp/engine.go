@@ -26,6 +26,8 @@ type Engine struct {
 	log    *slog.Logger
 	client *wire.Client
 	blind  atomic.Bool // the last answer about metrics could not be read
+
+	described described
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -38,6 +40,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if deps.Log == nil {
 		return nil, errors.New("llamacpp: Log is missing")
 	}
+	cfg.Kind = Kind
 	client, err := wire.New(cfg.Config, deps.Dial)
 	if err != nil {
 		return nil, fmt.Errorf("llamacpp: %w", err)

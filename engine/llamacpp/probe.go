@@ -2,13 +2,11 @@ package llamacpp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
 
 	"plimsoll/engine"
-	"plimsoll/engine/wire"
 )
 
 // props is what we read of GET /props.
@@ -41,13 +39,13 @@ func (e *Engine) probe(ctx context.Context) (engine.Status, error) {
 	if _, _, err := e.client.Get(ctx, "health"); err != nil {
 		return engine.Status{}, err
 	}
-	_, body, err := e.client.Get(ctx, "props")
+	header, body, err := e.client.Get(ctx, pathProps)
 	if err != nil {
 		return engine.Status{}, err
 	}
 	var p props
-	if err := json.Unmarshal(body, &p); err != nil {
-		return engine.Status{}, wire.Broken("props: %w", err)
+	if err := e.client.ReadJSON(pathProps, header, body, &p); err != nil {
+		return engine.Status{}, err
 	}
 	m, err := e.metrics(ctx)
 	if err != nil {
@@ -58,7 +56,23 @@ func (e *Engine) probe(ctx context.Context) (engine.Status, error) {
 	if st.Incarnation == "" && m.startTime != "" {
 		st.Incarnation = "start:" + m.startTime
 	}
+	if err := e.describe(ctx, &st); err != nil {
+		return engine.Status{}, err
+	}
+	st.Process = processOf(st.Incarnation, e.client.Peer())
 	return st, nil
+}
+
+// processOf names the process among all servers. A marker is drawn by lot; a start time is one since the start of the machine,
+// which two may have, so that the place counts with it.
+func processOf(incarnation, peer string) string {
+	switch {
+	case !strings.HasPrefix(incarnation, "start:"):
+		return incarnation
+	case peer == "":
+		return ""
+	}
+	return incarnation + "@" + peer
 }
 
 // constantMarker is the media marker of servers that do not draw one at each start.

@@ -22,9 +22,10 @@ import (
 func siteOf(tb testing.TB) enginetest.Site {
 	tb.Helper()
 	return enginetest.Site{
-		"/health":  recordedAnswer(tb, "info/health"),
-		"/props":   recordedAnswer(tb, "info/props"),
-		"/metrics": recordedAnswer(tb, "info/metrics-busy"),
+		"/health":    recordedAnswer(tb, "info/health"),
+		"/props":     recordedAnswer(tb, "info/props"),
+		"/metrics":   recordedAnswer(tb, "info/metrics-busy"),
+		"/v1/models": recordedAnswer(tb, "info/models"),
 	}
 }
 
@@ -61,14 +62,20 @@ func TestProbe(t *testing.T) {
 	recorded := engine.Status{
 		Model: "gemma-3-270m", Version: "b0-unknown", Incarnation: "marker:<__media_17GfRpUrRVMIWn8sLiH1J1UDn4863AOn__>",
 		BlockTokens: ptr(16), KVBlocks: ptr(64), Seats: ptr(4), SequenceTokens: ptr(1024), Load: busy,
+		Names: []string{"gemma-3-270m"}, VocabTokens: ptr(262144), LengthTokens: ptr(32768),
+		Process: "marker:<__media_17GfRpUrRVMIWn8sLiH1J1UDn4863AOn__>",
 	}
+	silent := func(s enginetest.Site) { s["/v1/models"] = enginetest.Saying(404, "") }
 	with := func(change func(*engine.Status)) engine.Status {
 		st := recorded
 		change(&st)
 		return st
 	}
 	props := func(body string) func(enginetest.Site) {
-		return func(s enginetest.Site) { s["/props"] = enginetest.Saying(200, body) }
+		return func(s enginetest.Site) {
+			silent(s)
+			s["/props"] = enginetest.Saying(200, body)
+		}
 	}
 	cases := []struct {
 		name   string
@@ -81,6 +88,19 @@ func TestProbe(t *testing.T) {
 		{"the operator allows less than a context", nil, func(c *Config) { c.CapacityTokens = ptr(520) }, with(func(s *engine.Status) { s.KVBlocks, s.SequenceTokens = ptr(32), ptr(520) })},
 		{"the operator's slots", nil, func(c *Config) { c.Slots = ptr(2) }, with(func(s *engine.Status) { s.Seats = ptr(2) })},
 		{"blocks of one token", nil, func(c *Config) { c.BlockTokens = 1 }, with(func(s *engine.Status) { s.BlockTokens, s.KVBlocks = ptr(1), ptr(1024) })},
+		{
+			"an older server that describes no model", silent, nil,
+			with(func(s *engine.Status) { s.VocabTokens, s.LengthTokens = nil, nil }),
+		},
+		{
+			"a model of several names",
+			func(s enginetest.Site) {
+				s["/v1/models"] = enginetest.Saying(200, `{"data":[{"id":"gemma","aliases":["gemma","gemma-3-270m","small"],"meta":{"n_vocab":5}}]}`)
+			}, nil,
+			with(func(s *engine.Status) {
+				s.Names, s.VocabTokens, s.LengthTokens = []string{"gemma-3-270m", "gemma", "small"}, ptr(5), nil
+			}),
+		},
 		{
 			"metrics are off: the load is unknown",
 			func(s enginetest.Site) { s["/metrics"] = recordedAnswer(t, "errors/metrics-disabled") }, nil, with(func(s *engine.Status) { s.Load = engine.Load{} }),
@@ -102,11 +122,11 @@ func TestProbe(t *testing.T) {
 		},
 		{
 			"no alias: the file's name, from any system", props(`{"model_path":"C:\\models\\m.gguf","total_slots":2}`), nil,
-			engine.Status{Model: "m.gguf", Seats: ptr(2), Incarnation: "start:1676932210", Load: busy},
+			engine.Status{Model: "m.gguf", Names: []string{"m.gguf"}, Seats: ptr(2), Incarnation: "start:1676932210", Load: busy},
 		},
 		{
 			"a marker that is the same in every process is no evidence", props(`{"model_path":"/a/b","media_marker":"<__media__>"}`), nil,
-			engine.Status{Model: "b", Incarnation: "start:1676932210", Load: busy},
+			engine.Status{Model: "b", Names: []string{"b"}, Incarnation: "start:1676932210", Load: busy},
 		},
 		{
 			"nothing told, the operator told", props(`{}`), func(c *Config) { c.CapacityTokens, c.Slots = ptr(2048), ptr(3) },
@@ -126,6 +146,9 @@ func TestProbe(t *testing.T) {
 			})
 			got, err := e.Probe(t.Context())
 			require.NoError(t, err)
+			if strings.HasPrefix(got.Process, "start:1676932210@") {
+				got.Process = "" // the server's port follows
+			}
 			require.Equal(t, c.want, got)
 		})
 	}

@@ -51,6 +51,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("vllm: %w", err)
 	}
+	cfg.Kind = Kind
 	client, err := wire.New(cfg.Config, deps.Dial)
 	if err != nil {
 		return nil, fmt.Errorf("vllm: %w", err)

@@ -23,38 +23,55 @@ type scrape struct {
 	load        engine.Load
 	asleep      bool
 	started     *float64 // of the API server's process, on the wall clock
+	made        *float64 // when the process made a counter of the rank, on the wall clock: finer than started, and no two do at once
 	counters    []float64
-	unread      bool // all but the load is an earlier probe's
+	ranks       []int // that the server has, if it has several
+	rank        *int  // that this is of, likewise
+	none        bool  // the route is off
+	own         bool  // some metric is of vLLM's own
+	unread      bool  // all but the load is an earlier probe's
 }
 
 // scrape asks for the metrics. A server without them is served without a load.
 func (e *Engine) scrape(ctx context.Context) (scrape, error) {
-	m, err := metricsOf(ctx, e.client)
-	if err != nil || m == nil {
-		return scrape{}, err
-	}
-	rank, err := e.rankOf(ranksIn(*m))
-	if err != nil {
-		return scrape{}, err
-	}
-	return read(*m, rank), nil
-}
-
-// metricsOf returns nil where the route is off.
-func metricsOf(ctx context.Context, client *wire.Client) (*wire.Metrics, error) {
-	_, body, err := client.Get(ctx, "metrics")
+	header, body, err := e.client.Get(ctx, pathMetrics)
 	var f *engine.Failure
 	switch {
 	case errors.As(err, &f) && f.Status == http.StatusNotFound:
-		return nil, nil //nolint:nilnil // no metrics is no error
+		return scrape{none: true}, nil
 	case err != nil:
-		return nil, err
+		return scrape{}, err
 	}
 	m, err := wire.ParseMetrics(body)
 	if err != nil {
-		return nil, err
+		return scrape{}, e.client.Unreadable(pathMetrics, header, err)
 	}
-	return &m, nil
+	ranks := ranksIn(m)
+	rank, err := e.rankOf(ranks)
+	if err != nil {
+		return scrape{}, err
+	}
+	c := read(m, rank)
+	if c.rank = rank; len(ranks) > 1 {
+		c.ranks = ranks
+	}
+	return c, nil
+}
+
+// process names the process that a scrape was answered by. peer is where the connection ended: processes on two machines may
+// have begun within the hundredth of a second that the start time is told to.
+func (c scrape) process(peer string) string {
+	of := ""
+	if c.rank != nil {
+		of = "#" + strconv.Itoa(*c.rank)
+	}
+	switch {
+	case c.made != nil:
+		return "made:" + strconv.FormatFloat(*c.made, 'f', -1, 64) + of
+	case c.started != nil && peer != "":
+		return "start:" + strconv.FormatFloat(*c.started, 'f', -1, 64) + "@" + peer + of
+	}
+	return ""
 }
 
 const cacheInfo = "vllm:cache_config_info"
@@ -86,25 +103,6 @@ func (e *Engine) rankOf(ranks []int) (*int, error) {
 	return nil, nil //nolint:nilnil // the server's only rank has no name
 }
 
-// Ranks asks a server which data-parallel ranks it has; none if it does not tell. An [Engine] is to be made for each.
-func Ranks(ctx context.Context, cfg Config, deps Deps) ([]int, error) {
-	e, err := New(cfg, deps)
-	if err != nil {
-		return nil, err
-	}
-	defer e.client.Close()
-	call, done := e.client.Begin(ctx)
-	defer done()
-	m, err := metricsOf(call, e.client)
-	if err != nil {
-		return nil, e.client.Verdict(ctx, err)
-	}
-	if m == nil {
-		return nil, nil
-	}
-	return ranksIn(*m), nil
-}
-
 // read takes one rank's part of the metrics; rank nil where there is only one.
 func read(m wire.Metrics, rank *int) scrape {
 	of := func(name string) wire.Series {
@@ -134,6 +132,10 @@ func read(m wire.Metrics, rank *int) scrape {
 	if started, ok := m.Series("process_start_time_seconds").Number(); ok {
 		c.started = &started
 	}
+	if made, ok := of("vllm:prompt_tokens_created").Number(); ok {
+		c.made = &made
+	}
+	c.own = m.HasPrefix("vllm:")
 	for _, name := range []string{"vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:iteration_tokens_total"} {
 		count, _ := of(name).Number()
 		c.counters = append(c.counters, count)

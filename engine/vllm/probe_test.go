@@ -44,7 +44,8 @@ func TestProbe(t *testing.T) {
 	loaded := engine.Status{
 		Model: "tiny", Version: "0.32.0", Incarnation: "start:1795982701.76", Adapters: []string{"lora-a", "lora-b"},
 		BlockTokens: ptr(32), KVBlocks: ptr(255), Seats: ptr(128), SequenceTokens: ptr(2048),
-		Load: engine.Load{RunningSequences: ptr(16), WaitingSequences: ptr(8), UsedBlocks: ptr(144), Steps: ptr(uint64(1482))},
+		Load:  engine.Load{RunningSequences: ptr(16), WaitingSequences: ptr(8), UsedBlocks: ptr(144), Steps: ptr(uint64(1482))},
+		Names: []string{"tiny"}, LengthTokens: ptr(2048), Process: "made:1795982926.856558",
 	}
 	with := func(change func(*engine.Status)) engine.Status {
 		st := loaded
@@ -59,7 +60,7 @@ func TestProbe(t *testing.T) {
 	}
 	noLoad := func(blocks, blockTokens, sequence int) engine.Status {
 		return with(func(s *engine.Status) {
-			s.Load, s.Incarnation = engine.Load{}, "life:0"
+			s.Load, s.Incarnation, s.Process = engine.Load{}, "life:0", ""
 			s.KVBlocks, s.BlockTokens, s.SequenceTokens = &blocks, &blockTokens, &sequence
 		})
 	}
@@ -68,11 +69,17 @@ func TestProbe(t *testing.T) {
 		config func(*Config)
 		want   engine.Status
 	}{
-		"one block less than reported: the null block":           {nil, nil, loaded},
-		"max_num_seqs is the operator's to say":                  {nil, func(c *Config) { c.Slots = 16 }, with(func(s *engine.Status) { s.Seats = ptr(16) })},
-		"the operator's capacity":                                {nil, func(c *Config) { c.CapacityTokens = ptr(1000) }, with(func(s *engine.Status) { s.KVBlocks, s.SequenceTokens = ptr(31), ptr(992) })},
-		"a named model":                                          {nil, func(c *Config) { c.Model = "tiny" }, loaded},
-		"an adapter as the model has its parent's context":       {nil, func(c *Config) { c.Model = "lora-b" }, with(func(s *engine.Status) { s.Model = "lora-b" })},
+		"one block less than reported: the null block":     {nil, nil, loaded},
+		"max_num_seqs is the operator's to say":            {nil, func(c *Config) { c.Slots = 16 }, with(func(s *engine.Status) { s.Seats = ptr(16) })},
+		"the operator's capacity":                          {nil, func(c *Config) { c.CapacityTokens = ptr(1000) }, with(func(s *engine.Status) { s.KVBlocks, s.SequenceTokens = ptr(31), ptr(992) })},
+		"a named model":                                    {nil, func(c *Config) { c.Model = "tiny" }, loaded},
+		"an adapter as the model has its parent's context": {nil, func(c *Config) { c.Model = "lora-b" }, with(func(s *engine.Status) { s.Model, s.Names = "lora-b", []string{"tiny", "lora-b"} })},
+		"several names of one model": {
+			func(s enginetest.Site) {
+				s["/v1/models"] = enginetest.Saying(200, `{"data":[{"id":"big","max_model_len":2048},{"id":"tiny","max_model_len":2048},{"id":"a","parent":"big"}]}`)
+			},
+			func(c *Config) { c.Model = "tiny" }, with(func(s *engine.Status) { s.Names, s.Adapters = []string{"big", "tiny"}, []string{"a"} }),
+		},
 		"the tokens go before the blocks, which count all ranks": {cacheInfo(`block_size="32",num_gpu_blocks="128",kv_cache_size_tokens="2048",engine="0"`), nil, noLoad(63, 32, 2016)},
 		"older servers tell only blocks":                         {cacheInfo(`block_size="16",num_gpu_blocks="1000",engine="0"`), nil, noLoad(999, 16, 2048)},
 		"None is no number":                                      {cacheInfo(`block_size="16",num_gpu_blocks="None",kv_cache_size_tokens="None"`), nil, noLoad(128, 16, 2048)},
@@ -112,17 +119,15 @@ func TestProbe(t *testing.T) {
 func TestEachRankIsAReplicaOfItsOwn(t *testing.T) {
 	site := siteOf(t, "metrics-dp2")
 	url := site.Serve(t)
-	ranks, err := Ranks(t.Context(), configAt(url), deps())
-	require.NoError(t, err)
-	require.Equal(t, []int{0, 1}, ranks)
 	for rank, steps := range map[int]uint64{0: 4, 1: 5} {
 		st, err := engineAt(t, url, func(c *Config) { c.Rank = &rank }).Probe(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 63, *st.KVBlocks)
 		require.Equal(t, steps, *st.Load.Steps)
+		require.Equal(t, []int{0, 1}, st.Ranks)
 		require.Equal(t, "life:0", st.Incarnation, "several API servers show no start time")
 	}
-	_, err = engineAt(t, url, func(c *Config) { c.Rank = ptr(2) }).Probe(t.Context())
+	_, err := engineAt(t, url, func(c *Config) { c.Rank = ptr(2) }).Probe(t.Context())
 	enginetest.FailureIn(t, err, engine.Operator)
 	require.ErrorContains(t, err, "no data-parallel rank 2")
 }
@@ -139,6 +144,7 @@ func TestAServerWithMoreRanksThanThoughtIsUsedAtOne(t *testing.T) {
 	st, err := e.Probe(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, uint64(4), *st.Load.Steps)
+	require.Equal(t, []int{0, 1}, st.Ranks, "whoever asked learns of the others")
 	require.NoError(t, enginetest.Generate(t, e, enginetest.Request(1)).Err)
 	require.Equal(t, "0", *rank.Load())
 }
@@ -146,13 +152,14 @@ func TestAServerWithMoreRanksThanThoughtIsUsedAtOne(t *testing.T) {
 func TestRanksThatAreNotTold(t *testing.T) {
 	for name, script := range map[string]func(*enginetest.Session){
 		"no metrics": enginetest.Saying(404, ""), "no label": enginetest.Saying(200, "vllm:cache_config_info{block_size=\"16\"} 1\n"),
+		"only one": enginetest.Saying(200, "vllm:cache_config_info{engine=\"0\",block_size=\"16\"} 1\n"),
 	} {
-		ranks, err := Ranks(t.Context(), configAt(enginetest.Serve(t, script)), deps())
+		site := siteOf(t, "metrics-idle")
+		site["/metrics"] = script
+		st, err := engineAt(t, site.Serve(t)).Probe(t.Context())
 		require.NoError(t, err, name)
-		require.Empty(t, ranks, name)
+		require.Empty(t, st.Ranks, name)
 	}
-	_, err := Ranks(t.Context(), configAt(enginetest.ClosedPort(t)), deps())
-	enginetest.FailureIn(t, err, engine.Refused)
 }
 
 func TestProbeOfAServerThatCannotServe(t *testing.T) {
@@ -181,7 +188,7 @@ func TestProbeOfAServerThatCannotServe(t *testing.T) {
 	}
 	_, err := engineAt(t, siteOf(t, "metrics-idle").Serve(t), func(c *Config) { c.Model = "other" }).Probe(t.Context())
 	enginetest.FailureIn(t, err, engine.Operator)
-	require.ErrorContains(t, err, `does not serve the model "other"`)
+	require.ErrorContains(t, err, `does not serve the model "other" but "tiny"`)
 }
 
 // Metrics are for watching: a server that has been seen serves on without them, as the one it was, and is trusted with no

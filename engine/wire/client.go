@@ -30,6 +30,7 @@ type Client struct {
 	base string // the server's address, ends in /
 	http *http.Client
 
+	peer    peer
 	closed  atomic.Bool
 	closing func()                       // cancels every running call
 	onClose func(f func()) (stop func()) // runs f once closing is called
@@ -138,6 +139,8 @@ func (c *Client) exchange(ctx context.Context, r Request) (http.Header, []byte, 
 	switch {
 	case err != nil:
 		return nil, nil, err
+	case resp.StatusCode != http.StatusOK && r.Body == nil:
+		return nil, nil, c.refused(r.Path, statusFailure(resp, body))
 	case resp.StatusCode != http.StatusOK:
 		return nil, nil, statusFailure(resp, body)
 	case len(body) > c.cfg.AnswerBytes:
@@ -169,7 +172,10 @@ func (c *Client) do(ctx context.Context, r Request) (*http.Response, error) {
 func (c *Client) try(ctx context.Context, r Request) (resp *http.Response, stale bool, err error) {
 	var reused, answered atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn:              func(info httptrace.GotConnInfo) { reused.Store(info.Reused) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			reused.Store(info.Reused)
+			c.peer.connected(info.Conn)
+		},
 		GotFirstResponseByte: func() { answered.Store(true) },
 	})
 	method, payload := http.MethodGet, io.Reader(nil)

@@ -9,8 +9,10 @@ import (
 
 // Config says where a server is and how patient we are with it.
 type Config struct {
-	URL    string // http or https, with host; a path is put before the server's own
-	APIKey string // sent as a bearer token; "" sends none
+	URL    string   // http or https, with host; a path is put before the server's own
+	Kind   string   // of server that is expected there, for errors; the adapter sets it
+	Kinds  []string // that the operator may choose from, for errors; nil: they are not listed
+	APIKey string   // sent as a bearer token; "" sends none
 
 	DialTimeout  time.Duration // until a connection stands; longer means that nobody listens
 	ProbeTimeout time.Duration // a whole probe

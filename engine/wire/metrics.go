@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"slices"
+	"strings"
 
 	dto "github.com/prometheus/client_model/go" //nolint:depguard // reads what an engine exposes; nothing is reported here
 	"github.com/prometheus/common/expfmt"       //nolint:depguard // reads what an engine exposes; nothing is reported here
@@ -27,6 +28,16 @@ type Series []*dto.Metric
 
 // Series returns the samples of the metric with exactly this name; none if there is no such metric.
 func (m Metrics) Series(name string) Series { return m.families[name].GetMetric() }
+
+// HasPrefix says whether the name of some metric begins so.
+func (m Metrics) HasPrefix(prefix string) bool {
+	for name := range m.families {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
 
 // With returns the samples that have the label.
 func (s Series) With(label, value string) Series {
