@@ -46,6 +46,12 @@ type (
 		model  *model
 		member member
 	}
+	// ranksFound: a replica's server turned out to have several data-parallel ranks. From its actor.
+	ranksFound struct {
+		model  *model
+		member member
+		ranks  []int
+	}
 	// replicaGone: a replica is drained. From its actor.
 	replicaGone struct {
 		model  *model
@@ -69,6 +75,8 @@ func (n *node) Receive(c actor.Context) {
 		n.Strategy.Close()
 	case spawnReplica:
 		n.replica(c, m.model, m.member)
+	case ranksFound:
+		n.s.grow(m)
 	case replicaGone:
 		n.s.forget(m.model, m.member)
 		if pid := n.pids[m.member.actor]; pid != nil {
@@ -121,6 +129,8 @@ func (n *node) replica(c actor.Context, m *model, r member) {
 		Successor: func() bool {
 			return !m.fleet.other(r.ref, serves) && m.fleet.other(r.ref, rises)
 		},
+		Accord:     m.accord,
+		Ranks:      func(ranks []int) { root.Send(node, ranksFound{m, r, ranks}) },
 		Gone:       func() { root.Send(node, replicaGone{m, r}) },
 		Middleware: s.deps.Middleware, Supervise: s.cfg.Supervise, Seed: s.deps.Seed + hash(r.actor),
 	}), r.actor)

@@ -21,6 +21,7 @@ type member struct {
 	parts  Replica
 	actor  string // its actor's name below node; never used again
 	meter  *meter.Registered
+	ranks  *ranks
 }
 
 // roster is a model's replicas, ordered by ID. It is immutable: a change is a new one.
@@ -84,6 +85,7 @@ func (s *System) newMember(model string, parts Replica) member {
 		ref: ref, memory: replica.NewMemory(),
 		parts: parts, actor: "replica-" + strconv.Itoa(s.replicas),
 		meter: s.deps.Meter.Register(string(parts.Config.ID), model),
+		ranks: &ranks{known: map[int]bool{}},
 	}
 }
 
@@ -107,6 +109,7 @@ func (s *System) Add(modelName string, parts Replica) error {
 			return fault.New(fault.BadInput, "there is a replica %q already: give this one another name", parts.Config.ID)
 		}
 	}
+	m.accord.Join(parts.Config.ID)
 	added := s.newMember(modelName, parts)
 	m.fleet.set(append(slices.Clone(m.fleet.members()), added))
 	s.actors.Root.Send(s.node, spawnReplica{m, added})
@@ -146,5 +149,6 @@ func (s *System) forget(m *model, gone member) {
 	s.changes.Lock()
 	defer s.changes.Unlock()
 	m.fleet.set(slices.DeleteFunc(slices.Clone(m.fleet.members()), func(other member) bool { return other.ref == gone.ref }))
+	m.accord.Leave(gone.ref.ID)
 	gone.meter.Close()
 }

@@ -23,6 +23,7 @@ import (
 	"plimsoll/actors/stream"
 	"plimsoll/actors/supervise"
 	"plimsoll/engine"
+	"plimsoll/scoring"
 	"plimsoll/scoring/policy"
 	"plimsoll/tokenizer"
 	"plimsoll/tokenizer/chat"
@@ -55,6 +56,9 @@ type Model struct {
 type Replica struct {
 	Config replica.Config
 	Engine engine.Engine
+	// Rank makes the replica of another data-parallel rank of the same server, once it is found to have more than the one that
+	// Engine speaks to; nil: others are not used.
+	Rank func(rank int) (Replica, error)
 }
 
 // Deps are what a system needs from outside.
@@ -150,6 +154,7 @@ type model struct {
 	Model
 
 	fleet  *replicaSet
+	accord *fleet.Accord
 	watch  *explain.Watch            // nil: nobody watches
 	router atomic.Pointer[actor.PID] // nil before the node has spawned it
 	stats  atomic.Pointer[router.Stats]
@@ -221,7 +226,13 @@ func (s *System) newModel(parts Model) *model {
 	}
 	m.stats.Store(&router.Stats{})
 	members := make([]member, 0, len(parts.Replicas))
+	var first scoring.ReplicaID
+	if len(parts.Replicas) > 0 {
+		first = parts.Replicas[0].Config.ID
+	}
+	m.accord = fleet.NewAccord(first)
 	for _, r := range parts.Replicas {
+		m.accord.Join(r.Config.ID)
 		members = append(members, s.newMember(parts.Router.Model, r))
 	}
 	m.fleet = newReplicaSet(members)

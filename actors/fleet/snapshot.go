@@ -23,8 +23,9 @@ type Snapshot struct {
 	// Answered is the reservation answered last: Load shows what became of it and of all that its router sent before.
 	Answered     scoring.Ticket
 	CoolingUntil time.Time // after a shed; zero time if never
-	EngineModel  string
-	Adapters     []string // LoRA adapters that the engine has, sorted
+	EngineModel  string    // the engine's name of its model, by which it is asked
+	EngineNames  []string  // all that it has for the model; none of an engine that is not one of the model's
+	Adapters     []string  // LoRA adapters that the engine has, sorted
 	EngineLoad   engine.Load
 	LastError    string
 	Since        time.Time // when State was entered

@@ -34,6 +34,10 @@ type Deps struct {
 	Alone func() bool
 	// Successor says whether another replica of the model will serve soon, and none does yet.
 	Successor func() bool
+	// Accord is what the model's engines have to agree on; the replica has joined it.
+	Accord *fleet.Accord
+	// Ranks hears of all data-parallel ranks of the replica's server, where it has several; maybe more than once.
+	Ranks func(ranks []int)
 	// Gone hears that the replica is drained and may be forgotten; maybe more than once.
 	Gone func()
 	// Middleware is put around each kind of actor's Receive, inside its Guard; used by fault injection.
@@ -56,6 +60,8 @@ type replicaActor struct {
 	alarm            supervise.Alarm
 	waits            *time.Timer  // of a Drain that waits for a successor
 	putOff           *fleet.Drain // that one; nil: none waits
+	early            *Probed      // the last answer, if it is to be said again
+	ranks            []int        // that were told last
 }
 
 // Props returns how to spawn a replica actor. Each instance after a panic is a new epoch.
@@ -106,7 +112,18 @@ func (a *replicaActor) Receive(c actor.Context) {
 		a.alarm.Rung()
 		a.observe(c)
 		a.perform(c, a.m.step(time.Now(), m), nil)
-	case Probed, ProbeFailed, fleet.Late:
+	case Probed:
+		a.probed(c, m)
+	case sayAgain:
+		if a.early != nil {
+			a.probed(c, *a.early)
+		}
+	case ProbeFailed:
+		a.early = nil
+		a.deps.Accord.Silent(a.cfg.ID)
+		a.observe(c)
+		a.perform(c, a.m.step(time.Now(), m), nil)
+	case fleet.Late:
 		a.observe(c)
 		a.perform(c, a.m.step(time.Now(), m), nil)
 	case fleet.Drain, fleet.Undrain:
@@ -233,8 +250,11 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *fleet
 			a.meter.State(e.to.String())
 			a.deps.Log.Info("replica state", slog.String("replica", string(a.cfg.ID)),
 				slog.String("from", e.from.String()), slog.String("to", e.to.String()), slog.String("why", e.why))
-			if e.to == fleet.Gone {
+			switch e.to { //nolint:exhaustive // the other states concern nobody else
+			case fleet.Gone:
 				a.deps.Gone()
+			case fleet.Down:
+				a.deps.Accord.Down(a.cfg.ID)
 			}
 		case suspected:
 			a.meter.Suspected()

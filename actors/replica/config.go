@@ -13,6 +13,8 @@ import (
 type Config struct {
 	ID    scoring.ReplicaID
 	Model string // the served model's name
+	// EngineModel is the engine's own name of the model as its operator says it; "": what the model's engines agree on.
+	EngineModel string
 	// Process names what the engine runs in. Replicas of one process (data-parallel ranks) fail together.
 	Process string
 

@@ -165,7 +165,7 @@ func (p *connection) done(c actor.Context, m probeDone) {
 		c.Send(p.parent, ProbeFailed{f, p.began})
 	} else {
 		p.retry = p.cfg.ProbeFirst
-		c.Send(p.parent, Probed{m.status, p.began})
+		c.Send(p.parent, Probed{Status: m.status, Began: p.began})
 	}
 	if p.hurried {
 		p.hurried, wait = false, probeGap

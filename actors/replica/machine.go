@@ -87,6 +87,7 @@ type machine struct {
 	limits      scoring.Limits
 	ledger      *ledger.Ledger
 	engineModel string
+	engineNames []string
 	adapters    []string
 	engineLoad  engine.Load
 	lastError   string
@@ -129,7 +130,7 @@ func newMachine(
 		cfg: cfg, caps: caps, epoch: old.Epoch, life: l, since: now, ledger: ledger.New(scoring.Limits{}),
 		rng: rng, strikes: supervise.NewBackoff(cfg.Strikes), leaveBy: old.LeaveBy, keep: old.Kept,
 		state: old.State, told: old.Told, limits: old.Load.Limits, coolingUntil: old.CoolingUntil,
-		engineModel: old.EngineModel, adapters: old.Adapters, engineLoad: old.EngineLoad, lastError: old.LastError,
+		engineModel: old.EngineModel, engineNames: old.EngineNames, adapters: old.Adapters, engineLoad: old.EngineLoad, lastError: old.LastError,
 	}
 	if m.told {
 		m.ledger.SetLimits(m.limits)
@@ -444,7 +445,7 @@ func (m *machine) snapshot() *fleet.Snapshot {
 	return &fleet.Snapshot{
 		Lingering: lingering, Held: m.signs.held,
 		ID: m.cfg.ID, Epoch: m.epoch, Incarnation: m.life.incarnation, State: m.state, Recovering: m.recovering,
-		Told: m.told, Load: m.ledger.Load(), Answered: m.answered, CoolingUntil: m.coolingUntil, EngineModel: m.engineModel,
+		Told: m.told, Load: m.ledger.Load(), Answered: m.answered, CoolingUntil: m.coolingUntil, EngineModel: m.engineModel, EngineNames: m.engineNames,
 		Adapters: m.adapters, EngineLoad: m.engineLoad, LastError: m.lastError, Since: m.since,
 		Suspect: m.watch.phase == suspect, Hung: m.watch.phase == hung, QuotaSeats: m.ramp.quota(), StepP99: m.stepP99(),
 		PrefilledAt: m.prefilledAt, LeaveBy: m.leaveBy, Kept: m.keep, Strikes: m.strikes.Strikes(),

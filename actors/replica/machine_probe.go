@@ -16,7 +16,15 @@ func (m *machine) probed(now time.Time, p Probed) {
 	s := p.Status
 	m.failedProbes, m.mute = 0, nil
 	m.shown(p.Began)
-	m.engineModel, m.adapters, m.engineLoad = s.Model, s.Adapters, s.Load
+	if p.Early {
+		m.emit(publish{}) // the same answer comes again
+		return
+	}
+	if why := m.strange(&p); why != "" {
+		m.stranger(now, s, why)
+		return
+	}
+	m.engineModel, m.engineNames, m.adapters, m.engineLoad = s.Model, s.Names, s.Adapters, s.Load
 	limits := m.limitsOf(s)
 	if limits.KVBlocks < 1 {
 		m.unusable(now, "the engine does not tell how much its cache holds, and no capacity-tokens are set")
@@ -27,6 +35,7 @@ func (m *machine) probed(now time.Time, p Probed) {
 		m.rebirth(s)
 	}
 	m.life.see(p)
+	m.life.resemble(s)
 	if reborn || !m.tuned || limits.BlockTokens != m.limits.BlockTokens || limits.KVBlocks != m.limits.KVBlocks {
 		m.tuned = true
 		m.emit(tuneFeed{tune{
@@ -81,7 +90,7 @@ func (m *machine) rebirth(s engine.Status) {
 	if m.life.since = m.life.seen; !m.life.seen.IsZero() {
 		m.life.since = m.life.seen.Add(-m.cfg.ReachWait)
 	}
-	m.life.evidence, m.life.steps = s.Incarnation, nil
+	m.life.evidence, m.life.steps, m.life.said = s.Incarnation, nil, nil
 	m.ledger.EndGranted(m.life.since, ledger.Lost)
 	m.coolingUntil, m.sheds = time.Time{}, 0
 	m.distrustedTo, m.distrusts = time.Time{}, 0

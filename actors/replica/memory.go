@@ -24,8 +24,9 @@ type life struct {
 	incarnation uint64
 	// since is a moment at which it may have begun: what was granted before ran on the one before.
 	since    time.Time
-	evidence string  // of the engine's own, "" if it shows none
-	steps    *uint64 // its step counter when it last told
+	evidence string    // of the engine's own, "" if it shows none
+	steps    *uint64   // its step counter when it last told
+	said     *likeness // what it has said of its model; nil before it has
 	// seen is a moment at which no later life had begun: when the last probe was sent that showed this life or nobody.
 	seen    time.Time
 	refused bool // the last of those showed nobody

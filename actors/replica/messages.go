@@ -13,7 +13,12 @@ type (
 	Probed struct {
 		Status engine.Status
 		Began  time.Time // when the probe was sent: its figures are of some later moment
+		// Early and Foreign are what the model's accord makes of the answer. The actor fills them in.
+		Early   bool   // another replica is to say first what the model is
+		Foreign string // why the engine cannot serve the model; "": it can
 	}
+	// sayAgain: an answer that came early is to be held against the accord again. From the accord.
+	sayAgain struct{}
 	// ProbeFailed: it did not. From the connection.
 	ProbeFailed struct {
 		Failure *engine.Failure

@@ -43,12 +43,21 @@ func (a *answering) Generate(ctx context.Context, request engine.Request, _ func
 // its successor is on its way.
 func spawned(t *testing.T, e engine.Engine, alone func() bool) (*fleet.Ref, *actor.RootContext) {
 	t.Helper()
+	accord := fleet.NewAccord("r")
+	accord.Join("r")
+	return spawnedIn(t, accord, e, alone)
+}
+
+// spawnedIn is spawned in a fleet with others.
+func spawnedIn(t *testing.T, accord *fleet.Accord, e engine.Engine, alone func() bool) (*fleet.Ref, *actor.RootContext) {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	system := supervise.NewSystem(log)
 	m, err := meter.New(meter.DefaultConfig())
 	require.NoError(t, err)
 	ref := fleet.NewRef("r", "m", e, system.Root)
 	pid := system.Root.Spawn(Props(testConfig(), Deps{
+		Accord: accord, Ranks: func([]int) {},
 		Ref: ref, Memory: NewMemory(), Indexes: NewIndexes("m"), Log: log, Meter: m.Register("r", "m"), Failed: func(supervise.Failed) {},
 		TellRouter: func(any) {}, Announce: func(scoring.ReplicaID, uint64) int { return 0 },
 		Evict: func(uint64, bool, string) {}, Alone: alone, Successor: alone, Gone: func() {},

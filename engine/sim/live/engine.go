@@ -78,7 +78,7 @@ func (e *Engine) Probe(ctx context.Context) (engine.Status, error) {
 	cfg, load := e.cfg.Sim, p.status // copies: what a probe is given is its own
 	blocks, limit, adapters := cfg.UsableBlocks(), cfg.SequenceTokens(), slices.Sorted(slices.Values(cfg.Adapters))
 	return engine.Status{
-		Model: cfg.Model, Version: Version, Incarnation: p.incarnation,
+		Model: cfg.Model, Names: []string{cfg.Model}, Version: Version, Incarnation: p.incarnation,
 		BlockTokens: &cfg.BlockTokens, KVBlocks: &blocks, Seats: &cfg.Seats, SequenceTokens: &limit, Adapters: adapters,
 		Load: engine.Load{
 			RunningSequences: &load.Running, WaitingSequences: &load.Waiting,

@@ -1,0 +1,34 @@
+package replica
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"plimsoll/actors/fleet"
+)
+
+// probed holds an answer of the engine against what the model's other engines have said, and takes it.
+func (a *replicaActor) probed(c actor.Context, p Probed) {
+	self, root := c.Self(), c.ActorSystem().Root
+	v := a.deps.Accord.Hear(fleet.Word{
+		ID: a.cfg.ID, Kind: a.deps.Ref.Capabilities.Kind, Asked: a.cfg.EngineModel, Status: p.Status,
+	}, func() { root.Send(self, sayAgain{}) })
+	p.Early, p.Foreign = v.Early, v.Foreign
+	a.early = nil
+	if v.Early {
+		a.early = &p
+	}
+	if s := v.Settled; s != nil {
+		a.deps.Log.Info("the engines' model is known", slog.String("model", s.Name), slog.Any("names", s.Names),
+			slog.String("replica", string(s.By)))
+	}
+	a.observe(c)
+	a.perform(c, a.m.step(time.Now(), p), nil)
+	if ranks := p.Status.Ranks; !v.Early && v.Foreign == "" && len(ranks) > 1 && !slices.Equal(ranks, a.ranks) {
+		a.ranks = slices.Clone(ranks)
+		a.deps.Ranks(a.ranks)
+	}
+}
