@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -70,6 +71,7 @@ func (w *Wire) connections(t *testing.T) {
 		require.Contains(t, r.URL.Path, "/llm/")
 	})
 	t.Run("a kept connection that the server closed", w.stale)
+	t.Run("what is sent again has a new connection", w.again)
 	t.Run("a fresh connection is tried once", func(t *testing.T) {
 		var requests atomic.Int32
 		e := w.Of(t, func(*Session) { requests.Add(1) })
@@ -105,6 +107,39 @@ func (w *Wire) connections(t *testing.T) {
 			Awaited(t, closed, "the connection was kept")
 		}
 	})
+}
+
+// again: a call's kept connection ends unanswered, and while the call waits for another one, another call gives back its own, which
+// is as stale.
+func (w *Wire) again(t *testing.T) {
+	began, finish, kept := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	url := Serve(t, func(s *Session) {
+		if s.Number == 0 { // the other call's
+			close(began)
+			<-finish
+		}
+		w.complete(s)
+		s.Next() // nothing answers a second request
+	})
+	var dials atomic.Int32
+	e := w.open(t, url, func(ctx context.Context, network, address string) (net.Conn, error) {
+		if dials.Add(1) == 3 {
+			close(finish)
+			<-kept
+		}
+		return directly(ctx, network, address)
+	})
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	other := make(chan error, 1)
+	go func() {
+		ctx := httptrace.WithClientTrace(deadline(t), &httptrace.ClientTrace{PutIdleConn: func(error) { close(kept) }})
+		other <- e.Generate(ctx, Request(1), (&Heard{}).Take)
+	}()
+	Awaited(t, began, "the other call has not begun")
+	require.NoError(t, Generate(t, e, Request(1)).Err, "its connection is kept")
+	require.NoError(t, Generate(t, e, Request(1)).Err)
+	require.EqualValues(t, 3, dials.Load())
+	require.NoError(t, <-other)
 }
 
 func (w *Wire) stale(t *testing.T) {

@@ -29,6 +29,7 @@ type Client struct {
 	cfg  Config
 	base string // the server's address, ends in /
 	http *http.Client
+	once *http.Client // each of its requests has a connection of its own
 
 	peer    peer
 	closed  atomic.Bool
@@ -52,7 +53,8 @@ func New(cfg Config, dial Dial) (*Client, error) {
 	return &Client{
 		cfg:     cfg,
 		base:    base,
-		http:    newHTTP(cfg, dial),
+		http:    newHTTP(cfg, dial, true),
+		once:    newHTTP(cfg, dial, false),
 		closing: cancel,
 		onClose: func(f func()) func() {
 			stop := context.AfterFunc(life, f)
@@ -62,8 +64,8 @@ func New(cfg Config, dial Dial) (*Client, error) {
 }
 
 // newHTTP returns a client that goes straight to the server: no proxy, no redirect, no compression, no timeout of its own
-// beside those for connections.
-func newHTTP(cfg Config, dial Dial) *http.Client {
+// beside those for connections. It keeps its connections for later requests, or not.
+func newHTTP(cfg Config, dial Dial, keep bool) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -79,6 +81,7 @@ func newHTTP(cfg Config, dial Dial) *http.Client {
 			IdleConnTimeout:     cfg.IdleTimeout,
 			MaxIdleConnsPerHost: idleConnectionsMax,
 			DisableCompression:  true,
+			DisableKeepAlives:   !keep,
 			ReadBufferSize:      readBufferBytes,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -159,17 +162,18 @@ type Request struct {
 // do sends a request. Any answer is a response, whatever its status. If a kept connection ends before any byte of an
 // answer, the request is sent once more, over a new one.
 func (c *Client) do(ctx context.Context, r Request) (*http.Response, error) {
-	resp, stale, err := c.try(ctx, r)
+	resp, stale, err := c.try(ctx, c.http, r)
 	if err == nil || !stale || ctx.Err() != nil {
 		return resp, err
 	}
-	c.http.CloseIdleConnections() // those kept as long are as stale
-	resp, _, err = c.try(ctx, r)
+	// Those kept as long are as stale, and another call may put its own back before this one is sent again.
+	c.http.CloseIdleConnections()
+	resp, _, err = c.try(ctx, c.once, r)
 	return resp, err
 }
 
 // try sends a request once. stale is whether it went out on a kept connection from which no byte of an answer came.
-func (c *Client) try(ctx context.Context, r Request) (resp *http.Response, stale bool, err error) {
+func (c *Client) try(ctx context.Context, by *http.Client, r Request) (resp *http.Response, stale bool, err error) {
 	var reused, answered atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
@@ -195,6 +199,6 @@ func (c *Client) try(ctx context.Context, r Request) (resp *http.Response, stale
 	if c.cfg.APIKey != "" {
 		req.Header.Set("Authorization", "Bearer "+c.cfg.APIKey)
 	}
-	resp, err = c.http.Do(req)
+	resp, err = by.Do(req)
 	return resp, reused.Load() && !answered.Load(), err
 }
