@@ -14,7 +14,7 @@ const (
 	Refused                  // no connection: nobody listens there
 	Broken                   // reset, end of the stream without a finish, error frame, 5xx, an answer that makes no sense
 	Stalled                  // no progress within the deadline
-	Operator                 // the engine refuses us, not the client (401, 403, 404): a wrong key, a missing model
+	Operator                 // 401, 403, 404, 405, 501, 3xx: of this request alone, or of all (a wrong key, a missing model): one answer does not tell
 	Client                   // the engine refuses this request (400, 413, 422): passed on, never retried, never a strike
 
 	NumFailKinds
@@ -49,7 +49,11 @@ type Failure struct {
 	Message    string        // the engine's words for Client; never an address or a key
 	Param      string        // the request's parameter the engine complains of, "" if it names none
 	RetryAfter time.Duration // what a shedding engine asks for, 0 if nothing
-	Err        error         // cause, may be nil
+	// Missing: the engine says that it has no model or adapter of the name that the request asks for. Of Operator only.
+	Missing bool
+	// Unfinished: the engine ended the answer in good order, but without a finish. Nothing shows that it failed. Of Broken only.
+	Unfinished bool
+	Err        error // cause, may be nil
 }
 
 // Error implements error.

@@ -49,14 +49,16 @@ func (d *decoder) End() (ev engine.Event, ok bool) { return engine.Event{}, fals
 
 // Frame implements [wire.Decoder].
 func (d *decoder) Frame(data []byte) (ev engine.Event, tell bool, err error) {
-	if string(data) == "null" || string(data) == "[DONE]" {
+	if string(data) == "[DONE]" {
 		return engine.Event{}, false, nil
 	}
 	var f frame
-	if err := json.Unmarshal(data, &f); err != nil {
-		return engine.Event{}, false, wire.Broken("frame: %w", err)
-	}
+	err = json.Unmarshal(data, &f)
 	switch {
+	case wire.SaysNothing(data, err):
+		return engine.Event{}, false, nil
+	case err != nil:
+		return engine.Event{}, false, wire.Broken("frame: %w", err)
 	case wire.IsError(f.Error):
 		return engine.Event{}, false, wire.FrameFailure(f.Error, d.predicted > 0)
 	case f.Index != 0:
@@ -64,6 +66,8 @@ func (d *decoder) Frame(data []byte) (ev engine.Event, tell bool, err error) {
 	case f.Progress != nil:
 		d.cached = count(f.Progress.Cache.Value) // its tokens are none
 		return engine.Event{}, false, nil
+	case f.Stop == nil && f.Content == "" && len(f.Tokens) == 0:
+		return engine.Event{}, false, nil // it tells of something else
 	case f.Stop == nil:
 		return engine.Event{}, false, wire.Broken("frame without stop")
 	}

@@ -37,6 +37,8 @@ func TestFrames(t *testing.T) {
 		},
 		{"nor is one before the first", []string{`{"content":"","tokens":[0],"stop":false,"tokens_predicted":0}`, last}, nil, nil},
 		{"null is nothing", []string{"null", last}, nil, nil},
+		{"nor is what is no frame of an answer", []string{"", "7", "[]", `"ping"`, `{"type":"ping"}`, `{"usage":{"prompt_tokens":3}}`, last}, nil, nil},
+		{"nor what follows the end", []string{last, `{"content":"a","tokens":[5]}`, "{"}, nil, nil},
 		{
 			"IDs lost inside a character",
 			[]string{`{"content":"y","tokens":[5],"stop":false,"tokens_predicted":1}`, `{"content":"猫","tokens":[7],"stop":false,"tokens_predicted":4}`, last},
@@ -121,6 +123,14 @@ func TestFrames(t *testing.T) {
 			require.NoError(t, h.Err)
 		})
 	}
+}
+
+// TestAnAnswerWithoutAStopIsUnfinished: nothing shows that the engine failed.
+func TestAnAnswerWithoutAStopIsUnfinished(t *testing.T) {
+	const one = `{"content":"a","tokens":[5],"stop":false,"tokens_predicted":1}`
+	require.True(t, enginetest.FailureIn(t, told(t, 8, one).Err, engine.Broken).Unfinished)
+	require.True(t, enginetest.FailureIn(t, told(t, 8, one, "[DONE]").Err, engine.Broken).Unfinished)
+	require.False(t, enginetest.FailureIn(t, told(t, 8, one, `{"error":"boom"}`).Err, engine.Broken).Unfinished)
 }
 
 func TestErrorFrames(t *testing.T) {

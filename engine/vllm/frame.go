@@ -33,6 +33,28 @@ type choice struct {
 	Logprobs     *logprobs       `json:"logprobs"`
 }
 
+// readWithout reads a frame that cannot be read as it stands, by err, without its log probabilities: the answer does not hang on
+// them, as it does not on its usage.
+func (f *frame) readWithout(data []byte, err error) error {
+	var members map[string]json.RawMessage
+	var choices []map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil || json.Unmarshal(members["choices"], &choices) != nil {
+		return err
+	}
+	for _, c := range choices {
+		delete(c, "logprobs")
+	}
+	var again error
+	if members["choices"], again = json.Marshal(choices); again != nil {
+		return err
+	}
+	if data, again = json.Marshal(members); again != nil {
+		return err
+	}
+	*f = frame{}
+	return json.Unmarshal(data, f)
+}
+
 // decoder turns the frames of one stream into events.
 type decoder struct {
 	maxTokens   int
@@ -56,25 +78,30 @@ func (d *decoder) End() (ev engine.Event, ok bool) {
 func (d *decoder) Frame(data []byte) (ev engine.Event, tell bool, err error) {
 	if string(data) == "[DONE]" {
 		if d.held == nil {
-			return engine.Event{}, false, wire.Broken("the stream ended without a finish")
+			return engine.Event{}, false, wire.Unfinished()
 		}
 		return *d.held, true, nil
 	}
 	var f frame
-	if err := json.Unmarshal(data, &f); err != nil {
-		return d.broken("frame: %w", err)
+	err = json.Unmarshal(data, &f)
+	if err != nil {
+		err = f.readWithout(data, err)
 	}
 	switch {
+	case wire.SaysNothing(data, err), err != nil && d.held != nil: // once there is a finish the answer is whole
+		return engine.Event{}, false, nil
+	case err != nil:
+		return d.broken("frame: %w", err)
 	case wire.IsError(f.Error):
 		return d.fail(wire.FrameFailure(f.Error, d.produced+d.nameless > 0))
 	case f.Object == "error": // as older servers wrote it
 		return d.fail(wire.FrameFailure(data, d.produced+d.nameless > 0))
 	case len(f.Choices) == 0:
 		return d.usage(&f)
+	case d.held != nil: // the answer is whole: what follows may add figures, and nothing else
+		return d.usage(&f)
 	case len(f.Choices) > 1 || f.Choices[0].Index != 0:
 		return d.broken("frame for choice %d of a request with one", f.Choices[len(f.Choices)-1].Index)
-	case d.held != nil:
-		return d.broken("frame after the finish")
 	}
 	return d.choice(&f.Choices[0])
 }
@@ -191,6 +218,12 @@ func (d *decoder) takeText(c *choice, ev *engine.Event) error {
 	none := ""
 	for i, id := range ids {
 		ev.Tokens[i] = engine.Token{ID: id, Text: &none, Logprob: d.logprob(c, i, id)}
+	}
+	if pieces := c.Logprobs.pieces(said.text, len(ids)); pieces != nil {
+		for i := range pieces {
+			ev.Tokens[i].Text = &pieces[i]
+		}
+		return nil
 	}
 	ev.Tokens[len(ids)-1].Text = &said.text
 	return nil

@@ -1,6 +1,7 @@
 package vllm
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -52,7 +53,14 @@ func TestFrames(t *testing.T) {
 		"an error in the older form, of the client":      {[]string{`{"object":"error","message":"bad","code":400}`}, nil, nil, engine.Client, "bad"},
 		"an error without a code":                        {[]string{`{"error":{"message":"what"}}`}, nil, nil, engine.Broken, "what"},
 		"an error in words":                              {[]string{`{"error":"words"}`}, nil, nil, engine.Broken, "words"},
-		"tokens after the finish":                        {[]string{last, one, done}, []uint32{6}, nil, engine.Broken, "after the finish"},
+		"tokens after the finish are none":               {[]string{last, one, done}, []uint32{6}, nil, engine.NumFailKinds, ""},
+		"nor is another finish, or another choice":       {[]string{last, last, `{"choices":[{"index":1,"token_ids":[1]},{"index":2,"token_ids":[1]}]}`, use, done}, []uint32{6}, []int{16}, engine.NumFailKinds, ""},
+		"a tool call after the finish":                   {[]string{last, `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0}]},"finish_reason":"tool_calls"}]}`, use, done}, []uint32{6}, []int{16}, engine.NumFailKinds, ""},
+		"whatever follows the finish":                    {[]string{last, `{`, `7`, `{"choices":7}`, `{"type":"ping"}`, use, done}, []uint32{6}, []int{16}, engine.NumFailKinds, ""},
+		"a usage with the tokens of the answer":          {[]string{`{"choices":[{"index":0,"token_ids":[5]}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`, last, use, done}, []uint32{5, 6}, []int{16}, engine.NumFailKinds, ""},
+		"what is no frame of an answer":                  {[]string{one, ``, `null`, `7`, `[]`, `"ping"`, `{"type":"ping"}`, last, done}, []uint32{5, 6}, nil, engine.NumFailKinds, ""},
+		"log probabilities that cannot be read":          {[]string{`{"choices":[{"index":0,"token_ids":[5],"logprobs":{"content":[{"token_id":-1}]}}]}`, last, done}, []uint32{5, 6}, nil, engine.NumFailKinds, ""},
+		"beside IDs that cannot be":                      {[]string{`{"choices":[{"index":0,"token_ids":[-5],"logprobs":[]}]}`, last, done}, nil, nil, engine.Broken, "token_ids"},
 		"[DONE] alone":                                   {[]string{one, done}, []uint32{5}, nil, engine.Broken, "without a finish"},
 		"a finish that is an error":                      {[]string{`{"choices":[{"index":0,"token_ids":[6],"finish_reason":"error"}]}`, done}, []uint32{6}, nil, engine.Broken, `"error"`},
 		"a finish of no known name":                      {[]string{`{"choices":[{"index":0,"token_ids":[],"finish_reason":"tired"}]}`, done}, nil, nil, engine.Broken, "tired"},
@@ -88,6 +96,49 @@ func TestCachedTokensComeInOneEventWithTheFinish(t *testing.T) {
 	require.Len(t, events[7].Tokens, 1, "who counts tokens himself hears the usage before he is done")
 	require.Equal(t, 32, *events[7].CachedTokens)
 	require.NotNil(t, events[7].Finish)
+}
+
+// TestAnAnswerWithoutAFinishIsUnfinished: nothing shows that the engine failed, as a reset or an error frame does.
+func TestAnAnswerWithoutAFinishIsUnfinished(t *testing.T) {
+	for _, frames := range [][]string{{one}, {one, done}, {}, {done}} {
+		require.True(t, enginetest.FailureIn(t, told(t, 8, frames...).Err, engine.Broken).Unfinished, "%v", frames)
+	}
+	for _, frames := range [][]string{{one, broken}, {`{"choices":[{"index":0,"token_ids":[6],"finish_reason":"error"}]}`, done}, {`{`}} {
+		require.False(t, enginetest.FailureIn(t, told(t, 8, frames...).Err, engine.Broken).Unfinished, "%v", frames)
+	}
+}
+
+// TestTokensOfAFrameKeepTheirOwnText: where a chat's log probabilities tell which part of a frame's text each of its tokens is.
+// Otherwise the last one has it all: text that a parser held back or left out is none of the tokens that it came with.
+func TestTokensOfAFrameKeepTheirOwnText(t *testing.T) {
+	for name, c := range map[string]struct {
+		content, logprobs string
+		want              []string
+	}{
+		"each its own":           {"a猫\nb", `{"content":[{"bytes":[97]},{"bytes":[231,140,171]},{"bytes":[10,98]}]}`, []string{"a", "猫", "\nb"}},
+		"one of them has none":   {"ab", `{"content":[{"bytes":[97]},{"bytes":[]},{"bytes":[98]}]}`, []string{"a", "", "b"}},
+		"inside a character":     {"猫b", `{"content":[{"bytes":[231]},{"bytes":[140,171]},{"bytes":[98]}]}`, []string{"\xe7", "\x8c\xab", "b"}},
+		"not told":               {"abc", `{"content":[{"bytes":null},{"bytes":null},{"bytes":null}]}`, []string{"", "", "abc"}},
+		"a part is held back":    {"ab", `{"content":[{"bytes":[97]},{"bytes":[98]},{"bytes":[60]}]}`, []string{"", "", "ab"}},
+		"it was held back":       {"xabc", `{"content":[{"bytes":[97]},{"bytes":[98]},{"bytes":[99]}]}`, []string{"", "", "xabc"}},
+		"numbers that are bytes": {"abc", `{"content":[{"bytes":[353]},{"bytes":[98]},{"bytes":[99]}]}`, []string{"", "", "abc"}},
+		"not of all":             {"abc", `{"content":[{"bytes":[97]}]}`, []string{"", "", "abc"}},
+		"none":                   {"abc", `null`, []string{"", "", "abc"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := decoder{maxTokens: 8, chat: true, topLogprobs: ptr(0)}
+			content, err := json.Marshal(c.content)
+			require.NoError(t, err)
+			ev, tell, err := d.Frame(fmt.Appendf(nil, `{"choices":[{"index":0,"delta":{"content":%s},"token_ids":[5,6,7],"logprobs":%s}]}`, content, c.logprobs))
+			require.NoError(t, err)
+			require.True(t, tell)
+			got := make([]string, 0, len(ev.Tokens))
+			for _, token := range ev.Tokens {
+				got = append(got, *token.Text)
+			}
+			require.Equal(t, c.want, got)
+		})
+	}
 }
 
 // TestAChatSaysHowLongItsPromptIs: nobody else knows. A prompt of IDs has the length it was sent with.

@@ -21,7 +21,8 @@ type logprobs struct {
 	TopLogprobs   []map[string]*float64 `json:"top_logprobs"`
 	Content       []struct {
 		tokenLogprob
-		Top []tokenLogprob `json:"top_logprobs"`
+		Bytes []int          `json:"bytes"`
+		Top   []tokenLogprob `json:"top_logprobs"`
 	} `json:"content"`
 }
 
@@ -47,6 +48,34 @@ func tokenID(text string) (uint32, bool) {
 	}
 	id, err := strconv.ParseUint(digits, 10, 32)
 	return uint32(id), err == nil //nolint:gosec // 32 bits were asked for
+}
+
+// pieces are the parts of a frame's text that its tokens are; nil where that is not told, or is another text than the frame's: of
+// what a parser has held back or rewritten, say.
+func (l *logprobs) pieces(text string, tokens int) []string {
+	if l == nil || tokens < 2 || len(l.Content) != tokens {
+		return nil
+	}
+	out := make([]string, tokens)
+	rest := text
+	for i := range l.Content {
+		piece := make([]byte, len(l.Content[i].Bytes))
+		for j, b := range l.Content[i].Bytes {
+			if b < 0 || b > 0xff {
+				return nil
+			}
+			piece[j] = byte(b)
+		}
+		var ok bool
+		if rest, ok = strings.CutPrefix(rest, string(piece)); !ok {
+			return nil
+		}
+		out[i] = string(piece)
+	}
+	if rest != "" {
+		return nil
+	}
+	return out
 }
 
 // logprob returns that of the i-th token of a frame; nil if it was not asked for or is not there.

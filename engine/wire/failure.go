@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -50,6 +51,18 @@ func Broken(format string, args ...any) *engine.Failure {
 	return &engine.Failure{Kind: engine.Broken, Err: fmt.Errorf(format, args...)}
 }
 
+// SaysNothing tells data that is no frame of an answer at all, by the error of reading it: nothing, null, a number, a list. Servers
+// send such to keep a connection open.
+func SaysNothing(data []byte, err error) bool {
+	var other *json.UnmarshalTypeError
+	return len(bytes.TrimSpace(data)) == 0 || errors.As(err, &other) && other.Field == ""
+}
+
+// Unfinished is an answer that ends in good order, but without a finish.
+func Unfinished() *engine.Failure {
+	return &engine.Failure{Kind: engine.Broken, Unfinished: true, Err: errors.New("the stream ended without a finish")}
+}
+
 // Refuse is a request that the engine cannot serve, refused before it is sent.
 func Refuse(param, message string) *engine.Failure {
 	return &engine.Failure{Kind: engine.Client, Param: param, Message: message}
@@ -83,6 +96,7 @@ func (s Said) Failure() *engine.Failure {
 		s.Code == http.StatusMethodNotAllowed, s.Code == http.StatusNotImplemented, // something that is no such server
 		s.Code >= 300 && s.Code < 400:
 		f.Kind = engine.Operator
+		f.Missing = s.Code == http.StatusNotFound && s.Param == "model"
 	case s.Code == http.StatusRequestTimeout:
 	case s.Code >= 400 && s.Code < 500:
 		f.Kind, f.Message = engine.Client, s.Message
@@ -143,11 +157,16 @@ func ReadError(raw json.RawMessage) Said {
 	if json.Unmarshal(raw, &fields) != nil {
 		fields.Message = raw
 	}
-	code, err := strconv.Atoi(strings.Trim(string(fields.Code), `"`))
+	word := strings.Trim(string(fields.Code), `"`)
+	code, err := strconv.Atoi(word)
 	if err != nil {
 		code = 0
 	}
-	return Said{Code: code, Message: text(fields.Message), Param: text(fields.Param)}
+	said := Said{Code: code, Message: text(fields.Message), Param: text(fields.Param)}
+	if said.Param == "" && word == "model_not_found" { // as OpenAI says it
+		said.Param = "model"
+	}
+	return said
 }
 
 // text reads a JSON string, bounded; anything else is "".

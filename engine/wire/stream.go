@@ -116,7 +116,7 @@ func (s *stream) read(body io.Reader) error {
 				s.told = &ev
 			}
 			if errors.Is(err, io.EOF) {
-				err = Broken("the stream ended without a finish")
+				err = Unfinished()
 			}
 			return err
 		}

@@ -56,6 +56,10 @@ func (s speller) word(id uint32) string {
 	if s.asIDs {
 		return fmt.Sprintf("token_id:%d", id)
 	}
+	return s.text(id)
+}
+
+func (s speller) text(id uint32) string {
 	text, err := s.server.deps.Model.Decode([]uint32{id}, false)
 	if err != nil {
 		return ""
@@ -95,6 +99,7 @@ func (s speller) content(tokens []engine.Token) *chatLogprobs {
 	out := &chatLogprobs{Content: make([]openai.TokenLogprob, 0, len(tokens))}
 	for _, t := range tokens {
 		entry := openai.TokenLogprob{RankedLogprob: ranked(t.ID, t.Logprob.Logprob), TopLogprobs: []openai.RankedLogprob{}}
+		entry.Bytes = []byte(s.text(t.ID)) // its text, whatever it is called
 		for _, r := range t.Logprob.Top {
 			entry.TopLogprobs = append(entry.TopLogprobs, ranked(r.ID, r.Logprob))
 		}
