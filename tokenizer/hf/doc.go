@@ -19,7 +19,26 @@
 //   - Memory is bounded: memory.go says how. What a long text took is given back to the system.
 //
 // An Encode holds an operating system thread for its whole time and can't be cancelled (about 1 s for each MB of text): bound
-// the number of encodes at once.
+// the number of encodes at once, and encode long texts in slices.
+//
+// # Slices
+//
+// [Tokenizer.Cut] cuts a text so that its ids are those of the slices. Where that can be done is decided from the file's
+// structure at the load, and is proved by a property test for every file that the tests know. There are three such places:
+//
+//   - Before an added token that is found in the raw text, where no other one crosses the place: the library takes such tokens
+//     out before anything else, and what stands between two of them goes through the pipeline alone.
+//   - In byte-level models, before a blank behind a letter, a digit or a mark: if no match of the pre-tokenizer's patterns can
+//     hold the two side by side, and one of them has the first in a match for certain, a piece ends there whatever stands
+//     around. Patterns that look around, beside the common one for white space, are not analysed.
+//   - In BPE models of SentencePiece, before a blank behind a character to which no token of the vocabulary joins a blank.
+//
+// A file in which an added token looks at its neighbours (lstrip, single_word) or BPE is random (dropout) is never cut; with
+// rstrip, with a normalizer or pre-tokenizer that the rules above do not name, and in Unigram and WordPiece models, texts are cut
+// before added tokens alone.
+//
+// [Tokenizer.AtLeast] is a lower bound on a text's ids: its bytes divided by those of the longest token. There is none (0) where the
+// normalizer or the pre-tokenizer drops text, and where unknown characters become one token, however many they are.
 //
 // # The static library
 //

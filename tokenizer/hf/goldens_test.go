@@ -33,6 +33,8 @@ func TestFamilies(t *testing.T) {
 			defer func() { require.NoError(t, tok.Close()) }()
 			t.Run("goldens of the Python library hold", func(t *testing.T) { checkGoldens(t, dir, tok) })
 			t.Run("vocabulary agrees with the library", func(t *testing.T) { checkVocabulary(t, tok) })
+			t.Run("slices have the ids of the whole", func(t *testing.T) { require.Greater(t, checkCuts(t, tok), 10, "places to cut at") })
+			t.Run("no text has fewer ids than it must", func(t *testing.T) { checkAtLeast(t, tok) })
 		})
 	}
 }

@@ -16,6 +16,12 @@ type Tokenizer struct {
 	nul   nulTable
 	huge  chan struct{} // holds the one encode of a huge text that may run
 
+	bound bound
+	cuts  cutter
+	// before and after are what an Encode with addSpecial puts around a text's ids; framed: it is the same for every text.
+	before, after []uint32
+	framed        bool
+
 	// mu guards the library's memory: calls hold it for reading, Close for writing, so that nothing is freed under a call.
 	mu     sync.RWMutex
 	native *tokenizers.Tokenizer // nil once closed
@@ -23,11 +29,15 @@ type Tokenizer struct {
 
 // Parse makes a tokenizer from the text of a tokenizer.json; name stands for the file in errors, which are [*FileError].
 func Parse(name string, raw []byte) (*Tokenizer, error) {
-	vocab, cuts, err := parseVocabulary(name, raw)
+	shape, err := parseShape(name, raw)
 	if err != nil {
 		return nil, err
 	}
-	if cuts {
+	vocab, err := parseVocabulary(name, shape)
+	if err != nil {
+		return nil, err
+	}
+	if isSet(shape.Truncation) || isSet(shape.Padding) {
 		if raw, err = withoutCuts(name, raw); err != nil {
 			return nil, err
 		}
@@ -37,6 +47,10 @@ func Parse(name string, raw []byte) (*Tokenizer, error) {
 		return nil, &FileError{File: name, Err: fmt.Errorf("the tokenizers library refuses it: %w", err)}
 	}
 	t := &Tokenizer{name: name, vocab: vocab, native: native, huge: make(chan struct{}, 1)}
+	if p, ok := parsePipeline(shape); ok {
+		t.bound, t.cuts = newBound(&p, vocab), newCutter(&p, vocab)
+	}
+	t.before, t.after, t.framed = frame(func(text string, addSpecial bool) []uint32 { return native.EncodeWithOptions(text, addSpecial).IDs })
 	t.nul = findNUL(vocab, func(ids ...uint32) string { return native.Decode(ids, false) })
 	return t, nil
 }
@@ -50,13 +64,10 @@ func (t *Tokenizer) Name() string { return t.name }
 // A text with a NUL or with more than [TextBytesMax] bytes is a [*BadInput]. Bytes that are no UTF-8 count as U+FFFD. Ids are nil only where the text has none
 // (an empty text, or one that the normalizer takes away whole); if the library fails the error is [ErrPipeline].
 func (t *Tokenizer) Encode(text string, addSpecial bool) ([]uint32, error) {
-	if at := strings.IndexByte(text, 0); at >= 0 {
-		return nil, &BadInput{Param: "text", Message: fmt.Sprintf("the text holds a NUL character (U+0000) at byte %d, which can't be encoded", at)}
+	if err := t.Check(text); err != nil {
+		return nil, err
 	}
-	switch n := len(text); {
-	case n > TextBytesMax:
-		return nil, &BadInput{Param: "text", Message: fmt.Sprintf("the text has %d bytes, at most %d can be encoded", n, TextBytesMax)}
-	case n > hugeBytes:
+	if len(text) > hugeBytes {
 		t.huge <- struct{}{}
 		defer func() { <-t.huge }()
 	}
@@ -74,6 +85,30 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) ([]uint32, error) {
 	}
 	return ids, nil
 }
+
+// Check says why a text can't be encoded, as Encode does, and is quick about it: a [*BadInput], or nil.
+func (t *Tokenizer) Check(text string) error {
+	if at := strings.IndexByte(text, 0); at >= 0 {
+		return &BadInput{Param: "text", Message: fmt.Sprintf("the text holds a NUL character (U+0000) at byte %d, which can't be encoded", at)}
+	}
+	if n := len(text); n > TextBytesMax {
+		return &BadInput{Param: "text", Message: fmt.Sprintf("the text has %d bytes, at most %d can be encoded", n, TextBytesMax)}
+	}
+	return nil
+}
+
+// AtLeast is how many ids a text has at least, without encoding it: its bytes divided by those of the vocabulary's longest token.
+// It is 0 where that proves nothing, as with a normalizer that drops text.
+func (t *Tokenizer) AtLeast(text string) int { return t.bound.atLeast(text) }
+
+// Cut is the length of a text's first slice: the longest one of at most most bytes that ends where the text can be cut, else the
+// shortest one that does, which may be all of it. The ids of a text, without special tokens added, are those of its slices one
+// after the other.
+func (t *Tokenizer) Cut(text string, most int) int { return t.cuts.cut(text, most) }
+
+// Frame is what an Encode with addSpecial puts before and behind the ids of a text that is encoded in slices. ok is false if it is not
+// the same for every text, so that such a text must be encoded whole. Nobody may change the lists.
+func (t *Tokenizer) Frame() (before, after []uint32, ok bool) { return t.before, t.after, t.framed }
 
 // vanishes tells a text that has no ids by right, such as white space in a BERT model, from one that made the library fail,
 // for which the answer is the same: with a letter more the former has ids.

@@ -41,40 +41,45 @@ type vocabulary struct {
 
 // fileShape is the part of a tokenizer.json that Go reads; the library reads all of it.
 type fileShape struct {
-	Truncation  json.RawMessage `json:"truncation"`
-	Padding     json.RawMessage `json:"padding"`
-	AddedTokens []SpecialToken  `json:"added_tokens"`
-	Model       *struct {
-		Vocab json.RawMessage `json:"vocab"`
-	} `json:"model"`
+	Truncation   json.RawMessage `json:"truncation"`
+	Padding      json.RawMessage `json:"padding"`
+	AddedTokens  []SpecialToken  `json:"added_tokens"`
+	Normalizer   json.RawMessage `json:"normalizer"`
+	PreTokenizer json.RawMessage `json:"pre_tokenizer"`
+	Model        *modelShape     `json:"model"`
 }
 
-// parseVocabulary reads the vocabulary and the added tokens in one pass, and tells whether the file truncates or pads.
-func parseVocabulary(name string, raw []byte) (v *vocabulary, cuts bool, err error) {
-	var shape fileShape
-	if err := json.Unmarshal(raw, &shape); err != nil {
-		return nil, false, jsonFault(name, raw, err)
+// parseShape reads a tokenizer.json in one pass.
+func parseShape(name string, raw []byte) (*fileShape, error) {
+	shape := &fileShape{}
+	if err := json.Unmarshal(raw, shape); err != nil {
+		return nil, jsonFault(name, raw, err)
 	}
 	if shape.Model == nil {
-		return nil, false, &FileError{File: name, Key: "model", Err: errors.New("is missing: this is no tokenizer.json")}
+		return nil, &FileError{File: name, Key: "model", Err: errors.New("is missing: this is no tokenizer.json")}
 	}
+	return shape, nil
+}
+
+// parseVocabulary reads the vocabulary and the added tokens.
+func parseVocabulary(name string, shape *fileShape) (*vocabulary, error) {
 	pairs, err := parsePairs(shape.Model.Vocab)
 	if err != nil {
-		return nil, false, &FileError{File: name, Key: "model.vocab", Err: err}
+		return nil, &FileError{File: name, Key: "model.vocab", Err: err}
 	}
-	v = &vocabulary{ids: pairs, added: shape.AddedTokens}
+	v := &vocabulary{ids: pairs, added: shape.AddedTokens}
 	highest := uint32(0)
 	for _, t := range v.added {
 		v.ids[t.Content] = t.ID
 	}
 	for token, id := range v.ids {
 		if id > maxTokenID {
-			return nil, false, &FileError{File: name, Key: "model.vocab", Err: fmt.Errorf("token %q has the id %d, more than %d", token, id, maxTokenID)}
+			return nil, &FileError{File: name, Key: "model.vocab", Err: fmt.Errorf("token %q has the id %d, more than %d", token, id, maxTokenID)}
 		}
 		highest = max(highest, id)
 	}
 	if len(v.ids) == 0 {
-		return nil, false, &FileError{File: name, Key: "model.vocab", Err: errors.New("is empty")}
+		return nil, &FileError{File: name, Key: "model.vocab", Err: errors.New("is empty")}
 	}
 	v.tokens = make([]string, highest+1)
 	v.facts = make([]uint8, highest+1)
@@ -88,7 +93,7 @@ func parseVocabulary(name string, raw []byte) (v *vocabulary, cuts bool, err err
 			v.facts[t.ID] |= factSpecial
 		}
 	}
-	return v, isSet(shape.Truncation) || isSet(shape.Padding), nil
+	return v, nil
 }
 
 // parsePairs reads the two forms of model.vocab: an object from token to id (BPE, WordPiece, WordLevel), or a list of
