@@ -121,9 +121,11 @@ func (p paths) rest() {
 	p.mux.HandleFunc("/", notFound)
 }
 
-// plain answers paths that do not stand as they are, which the mux would send elsewhere by a redirect.
+// plain takes a slash too many out of a path, and answers those that do not stand as they are, which the mux would send
+// elsewhere by a redirect.
 func plain(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = ingress.CleanPath(r)
 		if !ingress.PlainPath(r) {
 			notFound(w, r)
 			return

@@ -50,6 +50,8 @@ func TestAnswers(t *testing.T) {
 		{"chat-logprobs", "POST", pathChat, withMember(pathChat, `"logprobs":true,"top_logprobs":2`), held},
 		{"chat-stream", "POST", pathChat, withMember(pathChat, `"stream":true`), says("Hel", "", "lo")},
 		{"chat-stream-usage", "POST", pathChat, withMember(pathChat, `"stream":true,"stream_options":{"include_usage":true}`), says("x")},
+		{"chat-stream-usage-so-far", "POST", pathChat, withMember(pathChat, `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`), says("x", "y")},
+		{"completion-stream-usage-so-far-alone", "POST", pathCompletions, withMember(pathCompletions, `"stream":true,"stream_options":{"continuous_usage_stats":true}`), says("x")},
 		{"chat-stream-nasty", "POST", pathChat, withMember(pathChat, `"stream":true`), says(nasty)},
 		{"chat-nasty", "POST", pathChat, withMember(pathChat, ""), says(nasty)},
 		{"chat-length", "POST", pathChat, withMember(pathChat, ""), spells([]stream.Entry{{ID: 'x', Text: "x"}}, stream.Finish{Reason: stream.StopLength})},

@@ -15,7 +15,7 @@ func TestEveryRouteButTheProbesNeedsAKey(t *testing.T) {
 	front := newFront(says("x"))
 	e := newEdge(t, cfg, front)
 	paths := append(make([]string, 0, 32),
-		"/nowhere", "/v1", "/v1/", "/v1/models/x/y", "/health/", "/ready/x", "//health", "/health/../metrics", "/HEALTH",
+		"/nowhere", "/v1", "/v1/", "/v1/models/x/y", "/health/x", "/ready/x", "//v1/models", "/health/../metrics", "/health//../metrics", "/x/../health", "/HEALTH",
 		"/v1/chat/completions/", "/invocations",
 	)
 	for _, r := range e.routes() {

@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"mime"
@@ -23,6 +24,7 @@ func (x *exchange) object() ([]byte, openai.Object, *fault.Fault) {
 	if f != nil {
 		return nil, nil, f
 	}
+	body = bytes.TrimPrefix(body, []byte("\ufeff")) // a byte order mark, which RFC 8259 lets a reader pass over
 	o, err := openai.ParseObject(body)
 	if err != nil {
 		return nil, nil, fault.New(fault.BadInput, "%s", err.Error())
@@ -39,12 +41,10 @@ func checkMediaType(h http.Header) *fault.Fault {
 	if given == "" {
 		return nil
 	}
-	media, params, err := mime.ParseMediaType(given)
-	if err != nil || media != "application/json" {
+	// JSON's media type has no parameters (RFC 8259, 11): what a client says of a charset changes nothing.
+	media, _, err := mime.ParseMediaType(given)
+	if media == "" && err != nil || media != "application/json" {
 		return fault.New(fault.MediaType, "the body must be JSON: send it with 'Content-Type: application/json'")
-	}
-	if c := params["charset"]; c != "" && !strings.EqualFold(c, "utf-8") {
-		return fault.New(fault.MediaType, "the body must be UTF-8")
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func (s *Server) chat(x *exchange) {
 			return nil
 		}
 		p.refuse(refusalsOfChats(q.model))
-		q.req.Input = stream.Input{Chat: p.conversation(q.model.EngineRenders), ChatBody: p.body}
+		q.req.Input = stream.Input{Chat: p.conversation(q.model.EngineRenders), ChatBody: p.edited()}
 		q.req.MaxTokens = p.answerTokens()
 		p.minTokens(q)
 		p.logprobs(q, "logprobs", p.chatLogprobs())
@@ -41,7 +41,7 @@ func (p *params) conversation(engine bool) *chat.Request {
 		p.complain("add_generation_prompt", "and continue_final_message exclude each other")
 	}
 	r := &chat.Request{
-		Messages: p.list("messages"), Tools: p.list("tools"), ToolChoice: p.toolChoice(engine), Documents: p.list("documents"),
+		Messages: p.list("messages"), Tools: p.tools(), ToolChoice: p.toolChoice(engine), Documents: p.list("documents"),
 		AddGenerationPrompt: &asks, ContinueFinalMessage: &carriesOn,
 		ReasoningEffort: p.text("reasoning_effort", effortBytes),
 	}
@@ -52,6 +52,20 @@ func (p *params) conversation(engine bool) *chat.Request {
 		p.complain("add_special_tokens", "can only be false: the chat template writes the special tokens")
 	}
 	return r
+}
+
+// tools reads tools. An empty list is as none at all: agents send it when they have nothing to offer.
+func (p *params) tools() json.RawMessage {
+	const key = "tools"
+	if !is(p.raw(key), "[]") {
+		return p.list(key)
+	}
+	p.edit(key, nil)
+	if is(p.raw("tool_choice"), `"auto"`, `"none"`) {
+		p.edit("tool_choice", nil)
+	}
+	p.edit("parallel_tool_calls", nil)
+	return nil
 }
 
 // toolChoice reads tool_choice; a forced call only an engine can have that binds the answer itself.

@@ -32,9 +32,10 @@
 //	GET  /ready                 200 if every model has a replica that serves, else 503; the body lists all replicas
 //	GET  /metrics               Prometheus
 //
-// HEAD goes with GET, OPTIONS answers 204 with Allow; other methods get 405 with Allow, other paths 404, both as JSON. A path
-// is compared as it stands: //v1/models and /v1/../metrics are other paths, nothing is redirected.
-// Bodies are JSON in UTF-8, uncompressed. A body without Content-Type is taken as JSON (curl and small clients), one with
+// HEAD goes with GET, OPTIONS answers 204 with Allow; other methods get 405 with Allow, other paths 404, both as JSON. One
+// slash stands where a path has several, and none at its end, before the route and its key are looked at; otherwise a path is
+// compared as it stands: /v1/../metrics is another path, nothing is redirected.
+// Bodies are JSON in UTF-8, uncompressed; a byte order mark before it and a charset beside its type change nothing. A body without Content-Type is taken as JSON (curl and small clients), one with
 // another type is a 415. Names of members are compared to the letter, the last of equal ones counts, null means absent,
 // unknown members are passed over, as the API does it.
 //
@@ -62,19 +63,19 @@
 //
 // Served on both /v1/chat/completions and /v1/completions; outside its range each is a 400:
 //
-//	model                       a served model; absent: the only one
+//	model                       a served model; absent or "": the only one
 //	n                           1..128; prompts * n at most Config.LegsMax
-//	stream, stream_options      include_usage: a last chunk with the usage and null in the others;
-//	                            stream_options.include_obfuscation is ignored; continuous_usage_stats is refused
+//	stream, stream_options      include_usage: a last chunk with the usage and null in the others; continuous_usage_stats:
+//	                            each chunk has the usage so far, of all choices; stream_options.include_obfuscation is ignored
 //	temperature                 0..2
-//	top_p                       above 0, at most 1
+//	top_p                       0..1; 0: greedy, as temperature 0
 //	top_k                       -1 or 0: all; else at least 1
 //	min_p                       0..1
 //	presence_penalty, frequency_penalty   -2..2
 //	repetition_penalty          above 0, at most 10
-//	seed                        64 bits; leg i has seed + i
+//	seed                        64 bits; leg i has seed + i; -1: none
 //	logit_bias                  {"token ID": -100..100}, at most 1024; where the model's engines have it
-//	stop                        a string or up to 16, each 1..1024 bytes
+//	stop                        a string or a list, each 1..1024 bytes, 16 KiB in all
 //	stop_token_ids              up to 128 IDs of the vocabulary
 //	include_stop_str_in_output, ignore_eos, skip_special_tokens (true)
 //	min_tokens                  0..max_tokens; where the model's engines have it
@@ -85,7 +86,7 @@
 // Served on /v1/chat/completions:
 //
 //	messages                    required, not empty; parts that are no text go to an engine that renders chats itself, if there is one
-//	tools                       not empty; calls come back as text, or as tool_calls from an engine that reads its answers itself
+//	tools                       []: none; calls come back as text, or as tool_calls from an engine that reads its answers itself
 //	tool_choice                 "auto" (with tools), "none"
 //	max_completion_tokens, max_tokens     at least 1; both given: equal; absent: the room left
 //	logprobs, top_logprobs      true; 0..20; where the model's engines have it
@@ -108,7 +109,7 @@
 // Refused with a 400 that names the parameter, because they would change the answer and are not served (a value that asks for
 // nothing, in brackets, passes):
 //
-//	functions ([]), function_call, parallel_tool_calls (true), response_format ({"type":"text"}), structured_outputs ({}),
+//	functions ([]), function_call, parallel_tool_calls (true; any without tools), response_format ({"type":"text"}), structured_outputs ({}),
 //	guided_json, guided_regex, guided_choice, guided_grammar, guided_decoding_backend, guided_whitespace_pattern,
 //	structural_tag, grammar (""), json_schema ({}), regex, ebnf, modalities (["text"]), audio, mm_processor_kwargs ({}),
 //	media_io_kwargs ({}), prediction, web_search_options, store (false), verbosity ("medium"), include_reasoning (true),

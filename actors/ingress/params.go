@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -17,7 +18,34 @@ import (
 type params struct {
 	o     openai.Object
 	body  json.RawMessage // that o was read from
+	edits map[string]json.RawMessage
 	fault *fault.Fault
+}
+
+// edit notes how a member has to read for an engine that is sent the body as it came; nil: it is left out.
+func (p *params) edit(name string, value json.RawMessage) {
+	if p.edits == nil {
+		p.edits = map[string]json.RawMessage{}
+	}
+	p.edits[name] = value
+}
+
+// edited is the body with the noted edits.
+func (p *params) edited() json.RawMessage {
+	if len(p.edits) == 0 {
+		return p.body
+	}
+	o := maps.Clone(p.o)
+	for name, value := range p.edits {
+		if o[name] = value; value == nil {
+			delete(o, name)
+		}
+	}
+	body, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // all members were read from JSON
+	}
+	return body
 }
 
 // complain notes what is wrong with a parameter; the first one counts.

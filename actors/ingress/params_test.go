@@ -60,12 +60,12 @@ func TestEveryBadParameterIsNamed(t *testing.T) {
 		{"stream_options", `"stream":true,"stream_options":[]`},
 		{"stream_options.include_usage", `"stream":true,"stream_options":{"include_usage":1}`},
 		{"stream_options.include_obfuscation", `"stream":true,"stream_options":{"include_obfuscation":1}`},
-		{"stream_options.continuous_usage_stats", `"stream":true,"stream_options":{"continuous_usage_stats":true}`},
+		{"stream_options.continuous_usage_stats", `"stream":true,"stream_options":{"continuous_usage_stats":1}`},
 		{"temperature", `"temperature":-0.1`},
 		{"temperature", `"temperature":2.1`},
 		{"temperature", `"temperature":"1"`},
 		{"temperature", `"temperature":1e999`},
-		{"top_p", `"top_p":0`},
+		{"top_p", `"top_p":-0.1`},
 		{"top_p", `"top_p":1.01`},
 		{"top_k", `"top_k":-2`},
 		{"top_k", `"top_k":0.5`},
@@ -90,7 +90,7 @@ func TestEveryBadParameterIsNamed(t *testing.T) {
 		{"stop", `"stop":["a",""]`},
 		{"stop[1]", `"stop":["a",null]`},
 		{"stop[0]", `"stop":[7]`},
-		{"stop", `"stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"]`},
+		{"stop", `"stop":["` + strings.Repeat(strings.Repeat("x", 1024)+`","`, 16) + `x"]`},
 		{"stop", `"stop":"` + strings.Repeat("x", 1025) + `"`},
 		{"stop_token_ids", `"stop_token_ids":5`},
 		{"stop_token_ids", `"stop_token_ids":[259]`},
@@ -119,7 +119,6 @@ func TestEveryBadParameterIsNamed(t *testing.T) {
 		{"messages", `"messages":[]`},
 		{"messages", `"messages":[ ]`},
 		{"messages", `"messages":"hi"`},
-		{"tools", `"tools":[]`},
 		{"tools", `"tools":{}`},
 		{"tool_choice", `"tool_choice":"auto"`},
 		{"tool_choice", `"tools":[{}],"tool_choice":"required"`},
@@ -252,6 +251,28 @@ func TestParametersArrive(t *testing.T) {
 	r = last(pathChat, "", "X-Slo-Ttft-Ms", "2500", "x-slo-tpot-ms", "0.5")
 	require.Equal(t, stream.SLO{TTFT: new(2500 * time.Millisecond), TPOT: new(500 * time.Microsecond)}, r.SLO)
 
+	t.Run("field input 8: seed -1 is none", func(t *testing.T) {
+		require.Nil(t, last(pathChat, `"temperature":1,"seed":-1`).Sampling.Seed)
+		require.Nil(t, last(pathCompletions, `"temperature":1,"seed":-1`).Sampling.Seed)
+		require.Equal(t, int64(-2), *last(pathChat, `"seed":-2`).Sampling.Seed)
+	})
+	t.Run("field input 12: what asks for nothing passes", func(t *testing.T) {
+		r := last(pathChat, `"tools":[],"tool_choice":"auto","parallel_tool_calls":false`)
+		require.Nil(t, r.Input.Chat.Tools)
+		require.Nil(t, last(pathCompletions, `"tools":[],"parallel_tool_calls":false`).Input.Chat)
+		require.Equal(t, "org/sim", last(pathChat, `"model":""`).Model)
+		r = last(pathChat, `"top_p":0,"temperature":1`)
+		require.Nil(t, r.Sampling.TopP)
+		require.Zero(t, *r.Sampling.Temperature, "greedy")
+		require.Len(t, last(pathChat, `"stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"]`).Stop, 17)
+	})
+	t.Run("the body that an engine renders says the same", func(t *testing.T) {
+		r := last(pathChat, `"tools":[],"tool_choice":"auto","parallel_tool_calls":false,"top_p":0,"temperature":1,"seed":-1,"user":"u"`)
+		require.JSONEq(t, `{"model":"org/sim","messages":[{"role":"user","content":"hi"}],"temperature":0,"user":"u"}`, string(r.Input.ChatBody))
+		body := withMember(pathChat, `"seed":1`)
+		require.Equal(t, body, string(last(pathChat, `"seed":1`).Input.ChatBody), "as it came")
+	})
+
 	r = last(pathChat, `"temperature":null,"max_tokens":null,"stop":null,"n":null,"stream":null,"logprobs":null`, "X-Session-Id", "s1")
 	require.Nil(t, r.Sampling.Temperature)
 	require.Nil(t, r.MaxTokens, "a chat without a limit has the room left")
@@ -309,6 +330,7 @@ func TestBodiesThatAreNoObject(t *testing.T) {
 
 func TestMediaTypes(t *testing.T) {
 	e := newEdge(t, testConfig(), newFront(says("x")))
+	require.Equal(t, 200, e.do("POST", pathChat, "\ufeff"+withMember(pathChat, "")).Code, "a byte order mark before the body")
 	for _, c := range []struct {
 		name, value string
 		want        int
@@ -316,7 +338,9 @@ func TestMediaTypes(t *testing.T) {
 		{"Content-Type", "", 200},
 		{"Content-Type", "application/json", 200},
 		{"Content-Type", "Application/JSON; charset=UTF-8", 200},
-		{"Content-Type", "application/json; charset=latin1", 415},
+		{"Content-Type", "application/json; charset=utf8", 200},
+		{"Content-Type", "application/json; charset=latin1", 200},
+		{"Content-Type", "application/json; charset=", 200},
 		{"Content-Type", "text/plain", 415},
 		{"Content-Type", "application/x-www-form-urlencoded", 415},
 		{"Content-Type", "multipart", 415},

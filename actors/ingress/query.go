@@ -15,8 +15,8 @@ import (
 // Limits of single parameters.
 const (
 	nMax            = 128
-	stopsMax        = 16
 	stopBytes       = 1024
+	stopsBytes      = 16 << 10 // of all stop strings
 	stopTokensMax   = 128
 	logprobsMax     = 20
 	biasesMax       = 1024
@@ -38,8 +38,8 @@ const (
 type query struct {
 	req   *stream.Request
 	model Model
-	// stream: server-sent events; usage: with a last chunk that tells the usage.
-	stream, usage bool
+	// stream: server-sent events; usage: with a last chunk that tells the usage; usageSoFar: each chunk tells it so far.
+	stream, usage, usageSoFar bool
 }
 
 // query reads what both kinds of request have in common, but for what is refused.
@@ -136,9 +136,7 @@ func (p *params) streamOptions(q *query) {
 	inner := &params{o: o}
 	q.usage = inner.flag("include_usage", false)
 	inner.flag("include_obfuscation", false)
-	if inner.flag("continuous_usage_stats", false) {
-		inner.complain("continuous_usage_stats", notServed+": use include_usage")
-	}
+	q.usageSoFar = inner.flag("continuous_usage_stats", false)
 	if f := inner.fault; f != nil {
 		p.complain(paramStreamOpts+"."+f.Param, "%s", f.Message)
 	}
@@ -148,7 +146,7 @@ func (p *params) sampling(m Model) engine.Sampling {
 	penalty := interval{low: -penaltyMax, high: penaltyMax}
 	s := engine.Sampling{
 		Temperature:       p.float("temperature", interval{high: temperatureMax}),
-		TopP:              p.float("top_p", interval{high: 1, open: true}),
+		TopP:              p.float("top_p", interval{high: 1}),
 		TopK:              p.whole("top_k", -1, math.MaxInt32),
 		MinP:              p.float("min_p", interval{high: 1}),
 		PresencePenalty:   p.float("presence_penalty", penalty),
@@ -159,9 +157,19 @@ func (p *params) sampling(m Model) engine.Sampling {
 	if s.TopK != nil && *s.TopK < 0 {
 		*s.TopK = 0 // both mean: all tokens
 	}
+	if s.TopP != nil && *s.TopP == 0 {
+		// Nothing but the likeliest token is left to draw from: greedy, which engines take by another name.
+		s.TopP, s.Temperature = nil, new(float64)
+		p.edit("top_p", nil)
+		p.edit("temperature", json.RawMessage("0"))
+	}
 	seed, err := p.o.Int("seed")
-	if p.noted(err) {
-		s.Seed = seed
+	if !p.noted(err) {
+		return s
+	}
+	if s.Seed = seed; seed != nil && *seed == -1 {
+		s.Seed = nil // llama.cpp's word for: draw one
+		p.edit("seed", nil)
 	}
 	return s
 }
@@ -211,15 +219,21 @@ func (p *params) stops() []string {
 	} else if stops, err = p.o.Strings("stop"); !p.noted(err) {
 		return nil
 	}
-	if err != nil || len(stops) > stopsMax {
-		p.complain("stop", "must be a string or a list of at most %d strings", stopsMax)
+	if err != nil {
+		p.complain("stop", "must be a string or a list of strings")
 		return nil
 	}
+	all := 0
 	for _, s := range stops {
 		if s == "" || len(s) > stopBytes {
 			p.complain("stop", "must hold strings of 1 to %d bytes", stopBytes)
 			return nil
 		}
+		all += len(s)
+	}
+	if all > stopsBytes {
+		p.complain("stop", "must hold at most %d bytes in all its strings, not %d", stopsBytes, all)
+		return nil
 	}
 	return stops
 }

@@ -117,9 +117,14 @@ func refusalsOfChats(m Model) []refusal {
 	return append(list, refusalsInChats()...)
 }
 
-// refuse complains of what is asked for and not served.
+// refuse complains of what is asked for and not served. Where there are no tools it is no matter how many calls may go side by
+// side.
 func (p *params) refuse(list []refusal) {
+	toolless := is(p.raw("tools"), "", "[]")
 	for _, r := range list {
+		if toolless && r.param == "parallel_tool_calls" && is(p.raw(r.param), "false") {
+			continue
+		}
 		if raw := p.raw(r.param); raw != nil && !is(raw, r.harmless...) && p.fault == nil {
 			p.fault = fault.Invalid(r.param, "%s %s", r.param, r.instead)
 		}

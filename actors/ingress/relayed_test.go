@@ -141,7 +141,7 @@ func TestWhatOnlyEnginesServe(t *testing.T) {
 	for member, served := range map[string]bool{
 		`"response_format":{"type":"json_object"}`: true,
 		`"structured_outputs":{"regex":"a"}`:       true,
-		`"parallel_tool_calls":false`:              true,
+		tools + `"parallel_tool_calls":false`:      true,
 		`"include_reasoning":false`:                true,
 		`"thinking_token_budget":5`:                true,
 		tools + `"tool_choice":"required"`:         true,

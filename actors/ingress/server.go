@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -110,6 +111,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() { x.finish(recover()) }()
 
 	x.Header().Set("X-Request-Id", x.id)
+	r = CleanPath(r)
+	x.r = r
 	if !isProbePath(r.URL.Path) {
 		tenant, f := s.keys.tenant(r.Header)
 		if f != nil {
@@ -125,15 +128,47 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(x, r)
 }
 
-// PlainPath says whether a request's path stands as it is. What does not (//v1/models, /v1/../metrics, *, CONNECT) names no
-// route: the mux would answer it by itself, with a redirect that clients of an API do not follow with their body.
+// CleanPath returns the request with one slash where its path has several, and none at its end: what comes of joining a base
+// URL and a route. The mux would answer such a path with a redirect, which clients of an API do not follow with their body. It
+// is called once, before the route and whether it needs a key are looked up.
+func CleanPath(r *http.Request) *http.Request {
+	given := r.URL.EscapedPath() // a slash that is escaped is part of a name
+	clean := oneSlash(given)
+	if r.Method == http.MethodConnect || clean == given {
+		return r
+	}
+	plain, err := url.PathUnescape(clean)
+	if err != nil {
+		return r
+	}
+	out := r.WithContext(r.Context())
+	u := *r.URL
+	u.Path, u.RawPath = plain, clean
+	out.URL = &u
+	return out
+}
+
+func oneSlash(path string) string {
+	if !strings.HasPrefix(path, "/") {
+		return path
+	}
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	if path != "/" {
+		path = strings.TrimSuffix(path, "/")
+	}
+	return path
+}
+
+// PlainPath says whether a request's path stands as it is. What does not (/v1/../metrics, *, CONNECT) names no route: the mux
+// would answer it by itself, with a redirect.
 func PlainPath(r *http.Request) bool {
-	given := r.URL.Path
+	given := r.URL.EscapedPath()
 	if r.Method == http.MethodConnect || !strings.HasPrefix(given, "/") {
 		return false
 	}
-	clean := path.Clean(given)
-	return given == clean || clean != "/" && given == clean+"/"
+	return given == path.Clean(given)
 }
 
 // requestIDBytes bounds a client's X-Request-Id.

@@ -21,12 +21,14 @@ type streaming struct {
 
 	headers bool // status and headers are out
 	wrote   bool // something was sent in the present window
+
+	delivered, finished int // tokens and choices; kept where the usage so far is told
 }
 
 func newStreaming(a *answering) *streaming {
 	return &streaming{answering: a, chunks: openai.NewChunks(openai.ChunkHead{
 		Chat: a.q.req.Input.Chat != nil, ID: a.id, Model: a.q.model.Name,
-		SystemFingerprint: a.x.s.cfg.SystemFingerprint, Created: a.created, Usage: a.q.usage,
+		SystemFingerprint: a.x.s.cfg.SystemFingerprint, Created: a.created, Usage: a.q.usage, UsageSoFar: a.q.usageSoFar,
 	})}
 }
 
@@ -101,6 +103,7 @@ func (s *streaming) open() {
 // deliver sends what a delta adds to its choice; false: it cannot be read, and the answer has ended with an error.
 func (s *streaming) deliver(d stream.Delta) bool {
 	s.open()
+	s.countSoFar(d)
 	l := &s.legs[d.Leg]
 	if !l.opened {
 		l.opened = true
@@ -124,6 +127,24 @@ func (s *streaming) deliver(d stream.Delta) bool {
 	}
 	s.send()
 	return true
+}
+
+// countSoFar has the chunks of a delta tell what they and those before them hold: the response may be ahead of its client.
+func (s *streaming) countSoFar(d stream.Delta) {
+	if !s.q.usageSoFar {
+		return
+	}
+	s.account()
+	u := s.x.entry.usage
+	s.delivered += len(d.Entries)
+	if d.Finish != nil {
+		s.finished++
+	}
+	if s.finished < len(s.legs) {
+		u.CompletionTokens = min(u.CompletionTokens, s.delivered)
+		u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	}
+	s.chunks.SetUsage(u)
 }
 
 // logprobs encodes the tokens of one chunk, nil for none.

@@ -67,6 +67,9 @@ func (s *Server) namedModel(x *exchange, p *params) Model {
 	if p.fault != nil {
 		return Model{}
 	}
+	if name != nil && *name == "" {
+		name = nil // what clients send that were given none
+	}
 	m, f := s.lookUp(name)
 	if f != nil {
 		p.fault = f

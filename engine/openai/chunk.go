@@ -3,11 +3,13 @@ package openai
 import "strconv"
 
 // Chunks writes the chunks of one streamed answer. Each method appends one chunk's JSON to dst and returns it; what is the
-// same in all of them (id, created, model, fingerprint) is encoded once. A value is immutable and safe for concurrent use.
+// same in all of them (id, created, model, fingerprint) is encoded once. A value is immutable, but for SetUsage, and safe for
+// concurrent use.
 type Chunks struct {
-	chat bool
-	head []byte // up to and with the [ of choices
-	tail []byte // from the ] of choices
+	chat  bool
+	soFar bool   // tail tells the usage so far
+	head  []byte // up to and with the [ of choices
+	tail  []byte // from the ] of choices
 }
 
 // ChunkHead is what all chunks of an answer have in common.
@@ -18,6 +20,8 @@ type ChunkHead struct {
 	SystemFingerprint string
 	Created           int64 // Unix seconds
 	Usage             bool  // the client asked for a usage chunk: all others carry a null
+	// UsageSoFar: the client asked for the usage so far in every chunk; SetUsage says it.
+	UsageSoFar bool
 }
 
 // NewChunks returns the chunks of one answer.
@@ -32,10 +36,22 @@ func NewChunks(h ChunkHead) *Chunks {
 	b = AppendString(append(b, `,"model":`...), h.Model)
 	b = AppendString(append(b, `,"system_fingerprint":`...), h.SystemFingerprint)
 	c := &Chunks{chat: h.Chat, head: append(b, `,"choices":[`...), tail: []byte(`]}`)}
-	if h.Usage {
+	switch {
+	case h.UsageSoFar:
+		c.soFar = true
+		c.SetUsage(Usage{})
+	case h.Usage:
 		c.tail = []byte(`],"usage":null}`)
 	}
 	return c
+}
+
+// SetUsage is the usage that the chunks after it tell, where UsageSoFar was asked for. One goroutine at a time may use a value
+// whose SetUsage is called.
+func (c *Chunks) SetUsage(u Usage) {
+	if c.soFar {
+		c.tail = append(appendUsage(append(c.tail[:0], `],"usage":`...), u), '}')
+	}
 }
 
 // AppendRole appends the chunk that opens a chat's choice. A text completion has none: dst comes back as it is.
@@ -100,7 +116,12 @@ func (c *Chunks) AppendFinish(dst []byte, index int, reason string, stop StopRea
 
 // AppendUsage appends the chunk that tells the usage and holds no choice.
 func (c *Chunks) AppendUsage(dst []byte, u Usage) []byte {
-	dst = append(append(dst, c.head...), `],"usage":{"prompt_tokens":`...)
+	dst = append(append(dst, c.head...), `],"usage":`...)
+	return append(appendUsage(dst, u), '}')
+}
+
+func appendUsage(dst []byte, u Usage) []byte {
+	dst = append(dst, `{"prompt_tokens":`...)
 	dst = strconv.AppendInt(dst, int64(u.PromptTokens), 10)
 	dst = strconv.AppendInt(append(dst, `,"completion_tokens":`...), int64(u.CompletionTokens), 10)
 	dst = strconv.AppendInt(append(dst, `,"total_tokens":`...), int64(u.TotalTokens), 10)
@@ -108,5 +129,5 @@ func (c *Chunks) AppendUsage(dst []byte, u Usage) []byte {
 		dst = strconv.AppendInt(append(dst, `,"prompt_tokens_details":{"cached_tokens":`...), int64(d.CachedTokens), 10)
 		dst = append(dst, '}')
 	}
-	return append(dst, "}}"...)
+	return append(dst, '}')
 }
