@@ -51,6 +51,7 @@ type Meter struct {
 	feed      feedMetrics
 	record    recordMetrics
 	decision  decisionMetrics
+	log       logMetrics
 }
 
 // New returns a meter with a registry of its own.
@@ -74,6 +75,7 @@ func New(cfg Config) (*Meter, error) {
 	m.feed = newFeedMetrics(b)
 	m.record = newRecordMetrics(b)
 	m.decision = newDecisionMetrics(b)
+	m.log = newLogMetrics(b)
 	if cfg.Runtime {
 		m.registry.MustRegister(
 			collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

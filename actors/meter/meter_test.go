@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/logbook"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/ledger"
@@ -63,6 +64,9 @@ func reportAll(m *Meter) {
 	t.Refused(fault.BadInput)
 	t.PassedOn("media")
 	t.Queue(1, 2000)
+
+	m.LineDropped(logbook.Full, 12)
+	m.LineDropped(logbook.NumCauses, 1) // no cause of ours
 
 	m.Record().Written(3)
 	m.Record().Dropped(1)
@@ -158,7 +162,7 @@ func TestNamesFollowTheRules(t *testing.T) {
 	names := regexp.MustCompile(`"plimsoll_[a-z_]+"`).FindAllString(string(declared), -1)
 	require.Len(t, families, len(names), "every declared metric is reported, and no other")
 	for _, f := range families {
-		require.Regexp(t, `^plimsoll_(build|actor|ingress|router|stream|replica|tokenizer|kvfeed|record)_`, f.GetName())
+		require.Regexp(t, `^plimsoll_(build|actor|ingress|router|stream|replica|tokenizer|kvfeed|record|log)_`, f.GetName())
 		require.NotEmpty(t, f.GetHelp())
 	}
 }
