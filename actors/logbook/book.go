@@ -14,8 +14,8 @@ type Config struct {
 	Flush time.Duration // what Close gives the reader to take the rest
 }
 
-// DefaultConfig holds some seconds of a busy log.
-func DefaultConfig() Config { return Config{Bytes: 1 << 20, Flush: 2 * time.Second} }
+// DefaultConfig holds a second of a busy log, some thousand lines.
+func DefaultConfig() Config { return Config{Bytes: 256 << 10, Flush: 2 * time.Second} }
 
 // Validate says what is wrong with the configuration.
 func (c Config) Validate() error {
@@ -55,7 +55,7 @@ type Deps struct {
 	To io.Writer
 	// Dropped hears of lines that nobody reads. It must not block nor log.
 	Dropped func(cause Cause, lines int)
-	// Missing writes the line that stands in the place of so many that are missing. The book's goroutine calls it.
+	// Missing writes the line, if any is wanted, that stands in the place of so many that are missing. The book's goroutine calls it.
 	Missing func(to io.Writer, lines int)
 }
 

@@ -49,7 +49,7 @@ type Config struct {
 
 	BodyBytes         int           // longest request body
 	PromptTokens      *int          // longest prompt; nil: what the replicas hold
-	Connections       int           // open connections
+	Connections       *int          // open connections; nil: as many as usual, or as the limit of open files allows
 	BodyTimeout       time.Duration // how long a body may take to arrive
 	FirstTokenTimeout time.Duration // how long an engine may work on a prompt
 	TokenTimeout      time.Duration // how long an engine may pause between two tokens
@@ -105,7 +105,7 @@ func DefaultConfig() Config {
 		EarlyHeaders: edge.EarlyHeaders,
 		ClientStall:  edge.ClientStall,
 		JournalBytes: streams.JournalBytes,
-		BodyBytes:    int(edge.BodyBytes), Connections: edge.ConnectionsMax, BodyTimeout: edge.BodyTimeout,
+		BodyBytes:    int(edge.BodyBytes), BodyTimeout: edge.BodyTimeout,
 		FirstTokenTimeout: streams.FirstTokenTimeout, TokenTimeout: streams.TokenTimeout,
 		HedgeAfter: streams.HedgeAfter,
 		HangLeast:  watch.HangLeast, HangBlind: watch.HangBlind,

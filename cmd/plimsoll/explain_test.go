@@ -33,7 +33,7 @@ func served(t *testing.T, adjust func(*Config)) (api, operators string) {
 	var out, errs bytes.Buffer
 	n, err := startNode(c, terminal{
 		in: strings.NewReader(""), out: &out, err: &errs, getenv: environment(nil), environ: func() []string { return nil },
-	}, slog.New(slog.DiscardHandler))
+	}, slog.New(slog.DiscardHandler), nil)
 	require.NoError(t, err)
 	signals, ended := make(chan os.Signal, 1), make(chan error, 1)
 	go func() { ended <- n.run(signals) }()

@@ -38,7 +38,7 @@ func run(args []string, t terminal) int {
 	case errors.As(err, &exit):
 		return exit.code
 	}
-	_, _ = fmt.Fprintf(t.err, "plimsoll: %s\n", strings.TrimSpace(err.Error()))
+	say(t.err, fmt.Sprintf("plimsoll: %s\n", strings.TrimSpace(err.Error())))
 	if errors.As(err, new(usageError)) {
 		return 2
 	}

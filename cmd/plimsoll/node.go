@@ -19,6 +19,7 @@ import (
 	"plimsoll/actors/admin"
 	"plimsoll/actors/explain"
 	"plimsoll/actors/fault"
+	"plimsoll/actors/host"
 	"plimsoll/actors/ingress"
 	"plimsoll/actors/meter"
 	"plimsoll/actors/replica"
@@ -34,7 +35,17 @@ import (
 
 // serve runs a node until a signal ends it. The first signal is graceful, the second ends the process at once.
 func serve(c Config, t terminal, signals <-chan os.Signal) error {
-	log := newLogger(c, t.err)
+	metrics := meter.DefaultConfig()
+	metrics.Version = ownVersion()
+	m, err := meter.New(metrics)
+	if err != nil {
+		return err
+	}
+	log, finish, err := openLog(c, t, m)
+	if err != nil {
+		return err
+	}
+	defer finish()
 	text, err := c.YAML()
 	if err != nil {
 		return err
@@ -44,7 +55,8 @@ func serve(c Config, t terminal, signals <-chan os.Signal) error {
 		log.Warn("an environment variable is none of the settings and has no effect", slog.String("variable", s.name),
 			slog.String("nearest", s.nearest))
 	}
-	n, err := startNode(c, t, log)
+	host.LimitMemory(log)
+	n, err := startNode(c, t, log, m)
 	if err != nil {
 		return err
 	}
@@ -55,6 +67,7 @@ func serve(c Config, t terminal, signals <-chan os.Signal) error {
 type node struct {
 	config    Config
 	log       *slog.Logger
+	meter     *meter.Meter
 	listener  net.Listener
 	server    *ingress.Server
 	admin     *adminPort        // nil: none
@@ -65,9 +78,12 @@ type node struct {
 }
 
 // startNode puts a node together and opens its port; nothing is served before run.
-func startNode(c Config, t terminal, log *slog.Logger) (*node, error) {
+func startNode(c Config, t terminal, log *slog.Logger, m *meter.Meter) (*node, error) {
 	edge, err := edgeConfig(c)
 	if err != nil {
+		return nil, err
+	}
+	if edge.ConnectionsMax, err = connections(c, edge.ConnectionsMax, log); err != nil {
 		return nil, err
 	}
 	files, folder, err := modelFolder(c)
@@ -78,7 +94,7 @@ func startNode(c Config, t terminal, log *slog.Logger) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{config: c, log: log, tokenizer: model}
+	n := &node{config: c, log: log, meter: m, tokenizer: model}
 	if c.AdminKeyFile != nil {
 		if n.operators, err = keysOf("--admin-key-file", *c.AdminKeyFile); err != nil {
 			return nil, errors.Join(err, model.Close())
@@ -116,20 +132,14 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	}
 	replicas = append(replicas, launched...)
 	name := modelName(context.Background(), n.config, replicas, n.log)
-	metrics := meter.DefaultConfig()
-	metrics.Version = ownVersion()
-	m, err := meter.New(metrics)
-	if err != nil {
-		return errors.Join(err, closeEngines(replicas))
-	}
 	system, err := systemConfig(n.config, name, n.tokenizer, replicas)
 	if err != nil {
 		return errors.Join(err, closeEngines(replicas))
 	}
-	if n.recording, err = startRecording(n.config, m, n.log); err != nil {
+	if n.recording, err = startRecording(n.config, n.meter, n.log); err != nil {
 		return errors.Join(err, closeEngines(replicas))
 	}
-	deps := actors.Deps{Log: n.log, Meter: m, Seed: rand.Uint64(), Boot: rand.Uint64()}
+	deps := actors.Deps{Log: n.log, Meter: n.meter, Seed: rand.Uint64(), Boot: rand.Uint64()}
 	if n.recording != nil {
 		deps.Recorder = n.recording.recorder
 	}
@@ -138,7 +148,7 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 		return errors.Join(err, n.recording.close(), closeEngines(replicas))
 	}
 	n.server, err = ingress.New(edge, ingress.Deps{
-		Front: n.system, Log: n.log, Meter: m.Ingress(), Metrics: m.Handler(), Now: time.Now, NewID: ingress.RandomID,
+		Front: n.system, Log: n.log, Meter: n.meter.Ingress(), Metrics: n.meter.Handler(), Now: time.Now, NewID: ingress.RandomID,
 	})
 	if err != nil {
 		return errors.Join(err, n.system.Stop(), n.recording.close())
@@ -148,7 +158,7 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 		authorized, orders = ingress.Authorizer(n.operators), true
 	}
 	n.admin.handle(admin.New(admin.Deps{
-		Replicas: n.system.Replicas, Metrics: m.Handler(), Authorized: authorized, Orders: orders, Now: time.Now,
+		Replicas: n.system.Replicas, Metrics: n.meter.Handler(), Authorized: authorized, Orders: orders, Now: time.Now,
 		Add:       n.adder(name, specsOf(replicas), source, t.getenv),
 		Decisions: n.system.Decisions, DecisionsOf: n.system.DecisionsOf, Suppose: n.system.Suppose, Urgency: edge.Urgency,
 		Remove: func(name string) error { return n.system.Remove(scoring.ReplicaID(name)) },
@@ -161,7 +171,7 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 		Undrain: func(name string) error { return n.system.UndrainReplica(scoring.ReplicaID(name)) },
 	}))
 	n.log.Info("serving", slog.String("model", name), slog.Int("replicas", len(replicas)), slog.String("policy", n.config.Policy),
-		slog.String("admission", n.config.Admission), slog.String("version", metrics.Version))
+		slog.String("admission", n.config.Admission), slog.String("version", ownVersion()))
 	return nil
 }
 
@@ -283,11 +293,49 @@ func simText(specs []ReplicaSpec, model *tokenizer.Model) (sim.TokenSource, erro
 	return nil, nil
 }
 
+// connections is how many of clients there may be beside what the fleet needs.
+func connections(c Config, usual int, log *slog.Logger) (int, error) {
+	files, err := fleetFiles(c)
+	if err != nil {
+		return 0, err
+	}
+	most, fewer, err := files.Connections(c.Connections, usual)
+	if err != nil {
+		return 0, err
+	}
+	if fewer != "" {
+		log.Warn("there are too few open files for as many connections as usual", slog.String("reason", fewer))
+	}
+	return most, nil
+}
+
+// fleetFiles says how many open files there may be, and how many of them the configured replicas need.
+func fleetFiles(c Config) (files host.Files, err error) {
+	if files.Limit, err = host.OpenFiles(); err != nil {
+		return files, err
+	}
+	need := func(r ReplicaSpec) int {
+		if r.Slots != nil {
+			return *r.Slots + host.EngineFiles
+		}
+		return host.SeatsUnknown + host.EngineFiles
+	}
+	for _, r := range c.Replicas {
+		if r.Kind != kindSim { // that lives in this process
+			files.Fleet += need(r)
+		}
+	}
+	for _, e := range startedEngines(c) {
+		files.Fleet += need(e.ReplicaSpec) + host.ProcessFiles
+	}
+	return files, nil
+}
+
 // edgeConfig derives the HTTP edge's configuration; the keys are read from their file.
 func edgeConfig(c Config) (ingress.Config, error) {
 	edge := ingress.DefaultConfig()
 	edge.EarlyHeaders, edge.ClientStall = c.EarlyHeaders, c.ClientStall
-	edge.BodyBytes, edge.BodyTimeout, edge.ConnectionsMax = int64(c.BodyBytes), c.BodyTimeout, c.Connections
+	edge.BodyBytes, edge.BodyTimeout = int64(c.BodyBytes), c.BodyTimeout
 	edge.BodiesBytes = max(edge.BodiesBytes, edge.BodyBytes)
 	if c.TLSCert != nil && c.TLSKey != nil {
 		if _, err := tls.LoadX509KeyPair(*c.TLSCert, *c.TLSKey); err != nil {

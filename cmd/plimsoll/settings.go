@@ -69,7 +69,9 @@ func (c *Config) settings() []setting {
 		optional(&c.PromptTokens, func(v *int) setting {
 			return count("max-prompt-tokens", "refuse prompts of more than `N` tokens (default: what the replicas hold)", 1, v)
 		}),
-		count("max-connections", "hold at most `N` connections open", 1, &c.Connections),
+		optional(&c.Connections, func(v *int) setting {
+			return count("max-connections", "hold at most `N` connections open (default: 16384, or as many as the limit of open files leaves room for)", 1, v)
+		}),
 		period("body-timeout", "give a request's body `TIME` to arrive", &c.BodyTimeout),
 		period("first-token-timeout", "count an attempt as stalled whose engine gives no first token for `TIME`, or for 8 times what its replica needs as a rule", &c.FirstTokenTimeout),
 		period("token-timeout", "count an attempt as stalled whose engine pauses for `TIME` between two tokens, or for 100 steps of its replica", &c.TokenTimeout),

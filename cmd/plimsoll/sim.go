@@ -189,7 +189,11 @@ func (c simConfig) engine(number int) (fakeengine.Config, error) {
 
 // simulate serves until a signal comes. The first lets running requests end, the second ends all at once.
 func simulate(c simConfig, t terminal, signals <-chan os.Signal) error {
-	log := newLogger(Config{LogLevel: c.LogLevel, LogFormat: c.LogFormat}, t.err)
+	log, finish, err := openLog(Config{LogLevel: c.LogLevel, LogFormat: c.LogFormat}, t, nil)
+	if err != nil {
+		return err
+	}
+	defer finish()
 	if c.ColdStart > 0 {
 		log.Info("loading", slog.Duration("cold_start", c.ColdStart))
 		select {
