@@ -30,7 +30,7 @@ var (
 	buildInfo   = metric{"plimsoll_build_info", "Always 1; the version is a label.", []string{labelVersion}}
 	actorPanics = metric{"plimsoll_actor_panics_total", "Panics that were survived, by the kind of actor or goroutine.", []string{labelActor}}
 
-	logDropped  = metric{"plimsoll_log_dropped_lines_total", "Lines of the log that nobody can read, by cause (full: its reader was behind; failed: its reader is gone, or its file cannot be written; unended: they waited at the end).", []string{labelCause}}
+	logDropped = metric{"plimsoll_log_dropped_lines_total", "Lines of the log that nobody can read, by cause (full: its reader was behind; failed: its reader is gone, or its file cannot be written; unended: they waited at the end).", []string{labelCause}}
 
 	ingressRequests     = metric{"plimsoll_ingress_requests_total", "Requests that ended, by route, model and outcome.", []string{labelRoute, labelModel, labelOutcome}}
 	ingressFaults       = metric{"plimsoll_ingress_faults_total", "Requests that ended with an error, by route and kind of error.", []string{labelRoute, labelKind}}
