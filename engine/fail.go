@@ -16,6 +16,7 @@ const (
 	Stalled                  // no progress within the deadline
 	Operator                 // 401, 403, 404, 405, 501, 3xx: of this request alone, or of all (a wrong key, a missing model): one answer does not tell
 	Client                   // the engine refuses this request (400, 413, 422): passed on, never retried, never a strike
+	Local                    // nothing was sent for want of something of ours (open files, ports, memory): it says nothing of the engine
 
 	NumFailKinds
 )
@@ -35,6 +36,8 @@ func (k FailKind) String() string {
 		return "operator"
 	case Client:
 		return "client"
+	case Local:
+		return "local"
 	case NumFailKinds:
 	}
 	return "unknown"

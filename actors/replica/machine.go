@@ -302,7 +302,7 @@ func (m *machine) attemptFailed(now time.Time, e fleet.AttemptFailed) {
 			m.shed(now, e.Failure.RetryAfter)
 		}
 		m.endFailed(now, ticket)
-	case engine.Client:
+	case engine.Client, engine.Local:
 		m.endFailed(now, ticket)
 	case engine.Refused:
 		m.endFailed(now, ticket)

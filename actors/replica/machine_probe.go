@@ -237,6 +237,10 @@ func (m *machine) probeFailed(now time.Time, p ProbeFailed) {
 	f := p.Failure
 	m.lastError = f.Error()
 	expired := m.missed("its probes fail")
+	if f.Kind == engine.Local { // nobody was asked
+		m.emit(publish{room: expired})
+		return
+	}
 	late := errors.Is(f, context.DeadlineExceeded)
 	refused := f.Kind == engine.Refused && !late
 	switch {

@@ -371,6 +371,8 @@ func (m *machine) canaryDone(now time.Time, e canaryDone) {
 		m.alive(now, now, "a canary came back")
 	case w.phase == hung && dropped:
 		m.sendCanary()
+	case engine.KindOf(e.err) == engine.Local && w.phase == suspect:
+		w.until = w.until.Add(watchEvery) // it was not asked: the time until the next one is none of its silence
 	case engine.KindOf(e.err) == engine.Refused:
 		m.emit(hurryProbe{})
 	}

@@ -325,6 +325,42 @@ func TestTheRetryBudget(t *testing.T) {
 	require.Zero(t, budget.taken, "an answer of nothing")
 }
 
+// TestWantOfOurOwnPasses: a leg whose engine could not even be connected to, for want of open files, is tried again there or
+// elsewhere when some may have come free, for RetryWait in all.
+func TestWantOfOurOwnPasses(t *testing.T) {
+	for name, produced := range map[string]string{"before a token": "", "after tokens": "ab"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, DefaultConfig(), &Request{})
+			r.run(100, "a")
+			attempt, again := uint64(1), "again, leg 0 after no_replica"
+			if produced != "" {
+				r.do(text(1, produced))
+				r.do(attemptEnded{1, failure(engine.Broken)})
+				r.run(100, "b")
+				attempt++
+				again = "again begun, leg 0 with 2 of 100 not a/1 after no_replica"
+			}
+			begun := r.now
+			for {
+				effects := r.do(attemptEnded{attempt, failure(engine.Local)})
+				without(t, effects, "submit")
+				if r.m.done() {
+					with(t, effects, "ended: no_replica")
+					break
+				}
+				at, ok := r.m.nextTimeout()
+				require.True(t, ok)
+				r.later(at.Sub(r.now))
+				require.Contains(t, strings.Join(r.do(timeout{}), "\n"), again)
+				r.run(100, "b")
+				attempt++
+			}
+			require.Greater(t, r.now.Sub(begun), DefaultConfig().RetryWait/2)
+			require.LessOrEqual(t, r.now.Sub(begun), DefaultConfig().RetryWait)
+		})
+	}
+}
+
 func TestTheBudgetGrowsWithTheRequests(t *testing.T) {
 	budget := NewBudget()
 	var shares []*share

@@ -33,6 +33,10 @@ func faultOf(f *engine.Failure) *fault.Fault {
 		}
 	case engine.Stalled:
 		return &fault.Fault{Kind: fault.Deadline, Message: "the engine made no progress in time", Err: f}
+	case engine.Local:
+		return &fault.Fault{
+			Kind: fault.NoReplica, Message: "this node is short of connections to its engines; try again later", RetryAfter: time.Second, Err: f,
+		}
 	case engine.Refused, engine.Broken, engine.Operator, engine.NumFailKinds:
 	}
 	return &fault.Fault{

@@ -187,7 +187,7 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, why caus
 	switch {
 	case a.produced > 0:
 		l.fruitless = 0
-	case l.produced > 0 && why != emptied && f.Kind != engine.Shed && f.Kind != engine.Refused: // those two did not even take it
+	case l.produced > 0 && why != emptied && !untaken(f.Kind):
 		l.fruitless++
 	}
 	said := faultOf(f)
@@ -220,6 +220,10 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, why caus
 	m.exclude(a, f.Kind, why)
 	ask := m.ask(l)
 	ask.Since, ask.LastFault = now, said
+	if f.Kind == engine.Local { // that passes when others end, not at once: all attempts together may take RetryWait
+		l.parked, m.pollAt = &ask, now.Add(m.cfg.RetryWait/time.Duration(m.cfg.AttemptsMax))
+		return
+	}
 	if !m.begun() {
 		if l.retrying = m.retries.take(f.Kind != engine.Shed); !l.retrying {
 			l.parked, m.pollAt = &ask, now.Add(m.cfg.RetryPoll)
@@ -229,7 +233,12 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, why caus
 	m.seek(ask)
 }
 
-// poll lets those legs go on for which the retry budget had no room, if it has now, and gives up on those that waited for it
+// untaken says whether the engine did not even take what failed so.
+func untaken(kind engine.FailKind) bool {
+	return kind == engine.Shed || kind == engine.Refused || kind == engine.Local
+}
+
+// poll lets those legs go on that wait for the retry budget, or for room of ours, if there is some now, and gives up on those that waited for it
 // too long.
 func (m *machine) poll(now time.Time) {
 	if m.ended || now.Before(m.pollAt) {
@@ -266,6 +275,8 @@ func (m *machine) exclude(a *attempt, kind engine.FailKind, why cause) {
 		}
 	case engine.Refused, engine.Broken, engine.Stalled:
 		x.Process = true
+	case engine.Local:
+		return // any other would have met it too
 	case engine.Operator, engine.Client, engine.NumFailKinds:
 	}
 	a.leg.excluded = append(a.leg.excluded, x)

@@ -6,7 +6,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"os"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,6 +36,17 @@ func (w *Wire) connections(t *testing.T) {
 		failure := FailureIn(t, err, engine.Refused)
 		require.Empty(t, failure.Message)
 		require.False(t, failure.FromEngine)
+	})
+	t.Run("want of open files, ports or memory is ours", func(t *testing.T) {
+		for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOMEM, syscall.ENOBUFS} {
+			e := w.open(t, "http://127.0.0.1:1", func(context.Context, string, string) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", lack)}
+			})
+			FailureIn(t, Generate(t, e, Request(1)).Err, engine.Local)
+			_, err := e.Probe(t.Context())
+			FailureIn(t, err, engine.Local)
+			require.NoError(t, e.Close())
+		}
 	})
 	t.Run("a dial that hangs is refused in time", func(t *testing.T) {
 		e := w.open(t, "http://127.0.0.1:1", func(ctx context.Context, _, _ string) (net.Conn, error) {

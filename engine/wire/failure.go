@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"plimsoll/engine"
@@ -38,12 +39,25 @@ func transportFailure(err error) *engine.Failure {
 	var dial *dialError
 	var certificate *tls.CertificateVerificationError
 	switch {
+	case errors.As(err, &dial) && lacking(err):
+		kind = engine.Local
 	case errors.As(err, &dial):
 		kind = engine.Refused
 	case errors.As(err, &certificate):
 		kind = engine.Operator
 	}
 	return &engine.Failure{Kind: kind, Err: err}
+}
+
+// lacking says whether a connection could not even be asked for: this process has no more open files, this machine no more of them,
+// no port, no memory for another socket. The engine has no part in it.
+func lacking(err error) bool {
+	for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOMEM, syscall.ENOBUFS} {
+		if errors.Is(err, lack) {
+			return true
+		}
+	}
+	return false
 }
 
 // Broken is an answer that makes no sense.

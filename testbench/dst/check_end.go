@@ -173,6 +173,8 @@ func faultKind(f *engine.Failure) fault.Kind {
 		return fault.Deadline
 	case engine.Client:
 		return fault.EngineRefused
+	case engine.Local:
+		return fault.NoReplica
 	case engine.Refused, engine.Broken, engine.Operator, engine.NumFailKinds:
 	}
 	return fault.EngineFailed

@@ -91,7 +91,7 @@ func engineFault(f *engine.Failure) *fault {
 		return valueFault("", "%s", strings.TrimSpace(f.Message))
 	case engine.Shed:
 		return queueFull()
-	case engine.Refused, engine.Broken, engine.Stalled, engine.NumFailKinds:
+	case engine.Refused, engine.Broken, engine.Stalled, engine.Local, engine.NumFailKinds:
 	}
 	return engineDead()
 }
