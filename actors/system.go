@@ -207,6 +207,7 @@ func Start(cfg Config, deps Deps) (*System, error) {
 		return nil, fmt.Errorf("starting the actors: %w", err)
 	}
 	s.node = node
+	deps.Meter.Serves(s.served)
 	for _, m := range s.models {
 		m.watch.Start()
 	}

@@ -22,7 +22,10 @@ type (
 		From    *actor.PID
 	}
 	// Started: the first token has arrived. From the request's goroutine.
-	Started struct{ Ticket scoring.Ticket }
+	Started struct {
+		Ticket scoring.Ticket
+		Waited time.Duration // since the attempt began
+	}
 	// Progress: tokens produced so far, sent once a block. From the request's goroutine.
 	Progress struct {
 		Ticket   scoring.Ticket

@@ -34,6 +34,15 @@ func newKeyring(keys map[string]string) keyring {
 	return ring
 }
 
+// names are those of the keys, which are tenants.
+func (k keyring) names() []string {
+	names := make([]string, len(k))
+	for i := range k {
+		names[i] = k[i].name
+	}
+	return names
+}
+
 // Authorizer returns what says whether a header carries one of the keys, by their names; every header does if there is none.
 func Authorizer(keys map[string]string) func(http.Header) bool {
 	ring := newKeyring(keys)

@@ -43,6 +43,7 @@ type exchange struct {
 type entry struct {
 	answer     string // the answer's ID
 	model      string
+	class      string // "" before the request was read
 	stream     bool
 	n          int
 	fault      *fault.Fault
@@ -252,10 +253,19 @@ func (x *exchange) outcome() meter.Outcome {
 	return meter.Refused
 }
 
+// reported is the status that log and metrics tell.
+func (x *exchange) reported() int {
+	if x.status == 0 && x.outcome() == meter.Cancelled {
+		return statusClientGone
+	}
+	return x.status
+}
+
 func (x *exchange) report() {
 	took := x.s.deps.Now().Sub(x.start)
 	e, u := &x.entry, x.entry.usage
 	r := meter.Request{
+		Tenant: x.tenant, Class: e.class, Status: x.reported(),
 		Route: x.route, Model: e.model, Outcome: x.outcome(), Seconds: took.Seconds(), FirstToken: e.firstToken,
 		PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens,
 	}
@@ -268,7 +278,9 @@ func (x *exchange) report() {
 	if x.opened {
 		x.s.deps.Meter.Closed()
 	}
-	x.s.deps.Meter.Ended(r)
+	if !isProbe(x.route) {
+		x.s.deps.Meter.Ended(r)
+	}
 
 	level := slog.LevelInfo
 	if isProbe(x.route) {
@@ -281,13 +293,9 @@ func (x *exchange) report() {
 
 func (x *exchange) attrs(r meter.Request, took time.Duration) []slog.Attr {
 	e := &x.entry
-	status := x.status
-	if r.Outcome == meter.Cancelled && status == 0 {
-		status = statusClientGone
-	}
 	attrs := []slog.Attr{
 		slog.String("request", x.id), slog.String("route", x.route), slog.String("tenant", x.tenant),
-		slog.Int("status", status), slog.String("outcome", r.Outcome.String()), slog.Float64("seconds", took.Seconds()),
+		slog.Int("status", r.Status), slog.String("outcome", r.Outcome.String()), slog.Float64("seconds", took.Seconds()),
 	}
 	if e.model != "" {
 		attrs = append(attrs, slog.String("model", e.model))

@@ -70,6 +70,7 @@ func (s *Server) query(x *exchange, p *params) *query {
 	q := &query{req: req, model: m, stream: p.flag("stream", false)}
 	p.streamOptions(q)
 	req.Session, req.Class = p.session(x), p.class()
+	x.entry.class = req.Class.String()
 	req.SLO = p.slo(x.r.Header, s.cfg.SLOs[req.Class])
 	req.Resume, req.Whole = p.resume(x), !q.stream
 	return q

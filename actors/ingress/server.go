@@ -17,6 +17,7 @@ import (
 
 	"plimsoll/actors/fault"
 	"plimsoll/actors/meter"
+	"plimsoll/scoring/queue"
 	"plimsoll/scoring/quota"
 )
 
@@ -65,6 +66,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	for _, r := range s.routes() {
 		s.mux.HandleFunc(r.pattern, s.serveRoute(r))
 	}
+	deps.Meter.Expect(s.expected())
 	s.http = &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
@@ -73,6 +75,32 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		ErrorLog:          slog.NewLogLogger(deps.Log.Handler(), slog.LevelDebug),
 	}
 	return s, nil
+}
+
+// expected is what can be counted here.
+func (s *Server) expected() meter.Expected {
+	e := meter.Expected{Work: []string{routeChat, routeCompletions, routeTokenize, routeDetokenize}, Statuses: []int{http.StatusOK, http.StatusNoContent}}
+	for _, r := range s.routes() {
+		if !isProbe(r.name) {
+			e.Routes = append(e.Routes, r.name)
+		}
+	}
+	for _, m := range s.deps.Front.Models() {
+		if m.Parent == "" {
+			e.Models = append(e.Models, m.Name)
+		}
+	}
+	for c := range queue.NumClasses {
+		e.Classes = append(e.Classes, c.String())
+	}
+	for _, a := range answers {
+		e.Statuses = append(e.Statuses, a.status)
+	}
+	e.Tenants = []string{defaultTenant}
+	if len(s.keys) > 0 {
+		e.Tenants = s.keys.names()
+	}
+	return e
 }
 
 // Handler returns the whole edge as one handler.

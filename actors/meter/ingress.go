@@ -1,6 +1,8 @@
 package meter
 
 import (
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,6 +42,9 @@ func (o Outcome) String() string {
 // Request is a request that has ended.
 type Request struct {
 	Route      string // one of the ingress's route names
+	Tenant     string // "" if the request is no chat or completion
+	Class      string // "" likewise
+	Status     int    // HTTP status; 499: the client left before there was one
 	Model      string // a served model, "" if the request named none
 	Outcome    Outcome
 	Fault      *fault.Kind // nil if it ended well
@@ -53,6 +58,8 @@ type Request struct {
 
 type ingressMetrics struct {
 	requests, faults           *prometheus.CounterVec
+	responses                  *prometheus.CounterVec
+	tenants, tenantTokens      *prometheus.CounterVec
 	open, bodyBytes            prometheus.Gauge
 	stalls                     prometheus.Counter
 	seconds, first, token      *prometheus.HistogramVec
@@ -61,8 +68,10 @@ type ingressMetrics struct {
 
 func newIngressMetrics(b builder) ingressMetrics {
 	return ingressMetrics{
-		requests:   b.counter(ingressRequests),
-		faults:     b.counter(ingressFaults),
+		requests:  b.counter(ingressRequests),
+		faults:    b.counter(ingressFaults),
+		responses: b.counter(ingressResponses),
+		tenants:   b.counter(ingressTenants), tenantTokens: b.counter(ingressTenantTokens),
 		open:       b.gauge(ingressOpen).WithLabelValues(),
 		bodyBytes:  b.gauge(ingressBodyBytes).WithLabelValues(),
 		stalls:     b.counter(ingressStalls).WithLabelValues(),
@@ -86,6 +95,69 @@ func (m *Meter) Ingress() *Ingress {
 	return &Ingress{m}
 }
 
+// noModel is the label of a request that names no model.
+const noModel = "none"
+
+// Values of the label kind of a tenant's tokens.
+const (
+	kindPrompt     = "prompt"
+	kindCompletion = "completion"
+)
+
+// Expected is what the edge can report: its counters are there, at zero, before anything is counted.
+type Expected struct {
+	Routes   []string // those that are counted
+	Work     []string // those of Routes that are asked of a model
+	Models   []string
+	Tenants  []string
+	Classes  []string
+	Statuses []int
+}
+
+// Expect has all counters exist of which something can be counted.
+func (i *Ingress) Expect(e Expected) {
+	if i == nil {
+		return
+	}
+	s := &i.m.ingress
+	for _, route := range e.Routes {
+		for _, status := range e.Statuses {
+			s.responses.WithLabelValues(route, strconv.Itoa(status))
+		}
+		for kind := range fault.NumKinds {
+			s.faults.WithLabelValues(route, kind.String())
+		}
+		models := []string{noModel}
+		if slices.Contains(e.Work, route) {
+			models = append(models, e.Models...)
+		}
+		for _, model := range models {
+			if model != noModel {
+				model = i.m.models.value(model)
+			}
+			for o := range NumOutcomes {
+				s.requests.WithLabelValues(route, model, o.String())
+			}
+		}
+	}
+	for _, model := range e.Models {
+		label := i.m.models.value(model)
+		s.prompt.WithLabelValues(label)
+		s.cached.WithLabelValues(label)
+		s.completion.WithLabelValues(label)
+	}
+	for _, tenant := range e.Tenants {
+		label := i.m.tenants.value(tenant)
+		s.tenantTokens.WithLabelValues(label, kindPrompt)
+		s.tenantTokens.WithLabelValues(label, kindCompletion)
+		for _, class := range e.Classes {
+			for o := range NumOutcomes {
+				s.tenants.WithLabelValues(label, class, o.String())
+			}
+		}
+	}
+}
+
 // Opened counts a request in that is work, as against a probe; Closed counts it out.
 func (i *Ingress) Opened() {
 	if i != nil {
@@ -106,11 +178,16 @@ func (i *Ingress) Ended(r Request) {
 		return
 	}
 	s := &i.m.ingress
-	model := "none"
+	model := noModel
 	if r.Model != "" {
 		model = i.m.models.value(r.Model)
 	}
 	s.requests.WithLabelValues(r.Route, model, r.Outcome.String()).Inc()
+	s.responses.WithLabelValues(r.Route, strconv.Itoa(r.Status)).Inc()
+	tenant := i.m.tenants.value(r.Tenant)
+	if r.Class != "" {
+		s.tenants.WithLabelValues(tenant, r.Class, r.Outcome.String()).Inc()
+	}
 	s.seconds.WithLabelValues(r.Route, model).Observe(r.Seconds)
 	if r.Fault != nil {
 		s.faults.WithLabelValues(r.Route, r.Fault.String()).Inc()
@@ -119,7 +196,9 @@ func (i *Ingress) Ended(r Request) {
 		return
 	}
 	first := r.FirstToken.Seconds()
-	s.first.WithLabelValues(model).Observe(first)
+	s.first.WithLabelValues(model, r.Class).Observe(first)
+	s.tenantTokens.WithLabelValues(tenant, kindPrompt).Add(float64(r.PromptTokens))
+	s.tenantTokens.WithLabelValues(tenant, kindCompletion).Add(float64(r.CompletionTokens))
 	if r.CompletionTokens > 1 {
 		s.token.WithLabelValues(model).Observe((r.Seconds - first) / float64(r.CompletionTokens-1))
 	}

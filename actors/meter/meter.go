@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // Config says what is metered.
@@ -39,6 +41,8 @@ func (c Config) Validate() error {
 type Meter struct {
 	registry *prometheus.Registry
 	models   closedSet
+	tenants  closedSet
+	served   atomic.Pointer[func() []string] // what [Meter.Serves] was given
 	replicas replicaSet
 
 	panics *prometheus.CounterVec
@@ -62,11 +66,15 @@ func New(cfg Config) (*Meter, error) {
 	m := &Meter{
 		registry: prometheus.NewRegistry(),
 		models:   closedSet{max: cfg.LabelValuesMax},
+		tenants:  closedSet{max: cfg.LabelValuesMax},
 		replicas: replicaSet{max: cfg.LabelValuesMax, open: map[string]*Registered{}},
 	}
-	b := builder{m.registry, &m.replicas}
+	b := builder{m.registry, &m.replicas, &m.models}
 	b.gauge(buildInfo).WithLabelValues(cfg.Version).Set(1)
 	m.panics = b.counter(actorPanics)
+	for _, kind := range []string{"node", "router", "worker", "replica", "connection", "feed", "request", "ingress"} {
+		m.panics.WithLabelValues(kind)
+	}
 	m.ingress = newIngressMetrics(b)
 	m.router = newRouterMetrics(b)
 	m.stream = newStreamMetrics(b)
@@ -88,7 +96,20 @@ func (m *Meter) Handler() http.Handler {
 	if m == nil {
 		return http.NotFoundHandler()
 	}
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return promhttp.HandlerFor(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		if names := m.served.Load(); names != nil {
+			m.models.keep((*names)())
+		}
+		return m.registry.Gather()
+	}), promhttp.HandlerOpts{})
+}
+
+// Serves tells by what names models and LoRA adapters are served now. The series of a name that is none any more, as of an
+// adapter that no engine has, go with the next scrape.
+func (m *Meter) Serves(names func() []string) {
+	if m != nil {
+		m.served.Store(&names)
+	}
 }
 
 // Panicked counts a panic that was survived; actor is the kind of actor or goroutine, a constant of the caller's.
@@ -102,6 +123,7 @@ func (m *Meter) Panicked(actor string) {
 type builder struct {
 	registry *prometheus.Registry
 	replicas *replicaSet // is told of what has a replica's label
+	models   *closedSet  // likewise, a model's
 }
 
 func add[V interface {
@@ -111,6 +133,8 @@ func add[V interface {
 	b.registry.MustRegister(v)
 	if slices.Contains(d.labels, labelReplica) {
 		b.replicas.series = append(b.replicas.series, v)
+	} else if slices.Contains(d.labels, labelModel) {
+		b.models.series = append(b.models.series, v)
 	}
 	return v
 }
@@ -138,8 +162,28 @@ func decisionBuckets() []float64 { return prometheus.ExponentialBuckets(1e-6, 4,
 type closedSet struct {
 	max int
 
+	series []interface { // all metrics with the label, but those of replicas
+		DeletePartialMatch(labels prometheus.Labels) int
+	}
+
 	mu   sync.Mutex
 	seen map[string]struct{}
+}
+
+// keep forgets all names but these, with their series. What is reported of another one afterwards makes a new series, until
+// the next time.
+func (s *closedSet) keep(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.seen {
+		if slices.Contains(names, name) {
+			continue
+		}
+		delete(s.seen, name)
+		for _, v := range s.series {
+			v.DeletePartialMatch(prometheus.Labels{labelModel: name})
+		}
+	}
 }
 
 // value returns name, or other once too many are known.

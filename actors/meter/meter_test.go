@@ -34,10 +34,11 @@ func reportAll(m *Meter) {
 	in.Closed()
 	in.Closed()
 	in.Ended(Request{
-		Route: "chat", Model: "sim", Outcome: Finished, Seconds: 1.25, FirstToken: &first,
+		Route: "chat", Tenant: "default", Class: "flex", Status: 200, Model: "sim", Outcome: Finished, Seconds: 1.25, FirstToken: &first,
 		PromptTokens: 48, CachedTokens: &cached, CompletionTokens: 9,
 	})
-	in.Ended(Request{Route: "chat", Model: "sim", Outcome: Refused, Fault: &contended, Seconds: 30})
+	in.Ended(Request{Route: "chat", Tenant: "default", Class: "default", Status: 429, Model: "sim", Outcome: Refused, Fault: &contended, Seconds: 30})
+	in.Expect(Expected{Routes: []string{"chat"}, Work: []string{"chat"}, Models: []string{"sim"}, Tenants: []string{"default"}, Classes: []string{"default", "flex"}, Statuses: []int{200, 429}})
 	in.Stalled()
 	in.BodyBytes(4096)
 	in.Panicked()
@@ -53,7 +54,7 @@ func reportAll(m *Meter) {
 	r.Refused(fault.Contended, fault.QueueTimeout)
 	r.Reranked()
 
-	s, gap := m.Stream("sim"), 300*time.Millisecond
+	s, gap := m.Stream("sim", StreamLabels{Classes: []string{"exact"}, Outcomes: []string{"resumed"}, Hedges: []string{"begun"}}), 300*time.Millisecond
 	s.Broken("exact", "resumed", 40, &gap)
 	s.Broken("restart_only", "declined", 0, nil)
 	s.Hedged("begun")
@@ -101,6 +102,8 @@ func reportReplica(m *Meter, of *Registered) {
 	w.Struck("hang")
 	w.Struck("breaks")
 	w.Relaunched()
+	w.FirstToken(300 * time.Millisecond)
+	w.TokenGaps(20*time.Millisecond, 3)
 	f := of.Feed()
 	came := time.Unix(1000, 0)
 	f.State("live", []string{"void", "live"})
@@ -215,4 +218,62 @@ func BenchmarkReplicaLoad(b *testing.B) {
 	for b.Loop() {
 		w.Load(ledger.Load{BookedBlocks: 5})
 	}
+}
+
+// TestCountersAreThereFromTheStart: a rate over a counter that appears with its first count misses that one.
+func TestCountersAreThereFromTheStart(t *testing.T) {
+	m, err := New(Config{Version: "1", LabelValuesMax: 8})
+	require.NoError(t, err)
+	m.Ingress().Expect(Expected{
+		Routes: []string{"chat", "models"}, Work: []string{"chat"}, Models: []string{"sim"}, Tenants: []string{"default"},
+		Classes: []string{"default"}, Statuses: []int{200, 503},
+	})
+	m.Router("sim")
+	m.Stream("sim", StreamLabels{Classes: []string{"exact"}, Outcomes: []string{"resumed"}, Hedges: []string{"begun"}})
+	m.Register("sim-0", "sim").Replica()
+	text := scrape(t, m)
+	for _, want := range []string{
+		`plimsoll_actor_panics_total{actor="router"} 0`,
+		`plimsoll_ingress_requests_total{model="sim",outcome="failed",route="chat"} 0`,
+		`plimsoll_ingress_requests_total{model="none",outcome="finished",route="models"} 0`,
+		`plimsoll_ingress_responses_total{route="chat",status="503"} 0`,
+		`plimsoll_ingress_faults_total{kind="contended",route="chat"} 0`,
+		`plimsoll_ingress_tenant_requests_total{class="default",outcome="refused",tenant="default"} 0`,
+		`plimsoll_ingress_tenant_tokens_total{kind="prompt",tenant="default"} 0`,
+		`plimsoll_ingress_completion_tokens_total{model="sim"} 0`,
+		`plimsoll_router_refusals_total{cause="queue_timeout",kind="contended",model="sim"} 0`,
+		`plimsoll_stream_breaks_total{class="exact",model="sim",outcome="resumed"} 0`,
+		`plimsoll_stream_hedges_total{event="begun",model="sim"} 0`,
+		`plimsoll_replica_strikes_total{kind="hang",model="sim",replica="sim-0"} 0`,
+		`plimsoll_replica_failures_total{kind="shed",model="sim",replica="sim-0"} 0`,
+		`plimsoll_replica_first_token_seconds_count{model="sim",replica="sim-0"} 0`,
+		`plimsoll_replica_token_seconds_count{model="sim",replica="sim-0"} 0`,
+	} {
+		require.Contains(t, text, want)
+	}
+	require.NotContains(t, text, `model="sim",outcome="finished",route="models"`, "what is asked of no model")
+}
+
+// TestSeriesOfAnAdapterThatIsGone go with it, and its name is free.
+func TestSeriesOfAnAdapterThatIsGone(t *testing.T) {
+	m, err := New(Config{Version: "1", LabelValuesMax: 2})
+	require.NoError(t, err)
+	served := []string{"sim", "lora-a"}
+	m.Serves(func() []string { return served })
+	first := time.Second
+	ends := func(model string) {
+		m.Ingress().Ended(Request{Route: "chat", Model: model, Class: "default", Status: 200, FirstToken: &first, PromptTokens: 5})
+	}
+	ends("sim")
+	ends("lora-a")
+	require.Contains(t, scrape(t, m), `plimsoll_ingress_prompt_tokens_total{model="lora-a"} 5`)
+	served = []string{"sim", "lora-b"}
+	text := scrape(t, m)
+	require.NotContains(t, text, "lora-a")
+	require.Contains(t, text, `plimsoll_ingress_prompt_tokens_total{model="sim"} 5`)
+	ends("lora-b")
+	require.Contains(t, scrape(t, m), `plimsoll_ingress_prompt_tokens_total{model="lora-b"} 5`, "told apart: a name is free")
+	ends("lora-a") // one that ran on for long
+	scrape(t, m)
+	require.NotContains(t, scrape(t, m), "lora-a")
 }

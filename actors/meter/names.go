@@ -20,6 +20,8 @@ const (
 	labelReplica = "replica"
 	labelRoute   = "route"
 	labelState   = "state"
+	labelStatus  = "status"
+	labelTenant  = "tenant"
 	labelTerm    = "term"
 	labelTier    = "tier"
 	labelVersion = "version"
@@ -32,11 +34,14 @@ var (
 
 	logDropped = metric{"plimsoll_log_dropped_lines_total", "Lines of the log that nobody can read, by cause (full: its reader was behind; failed: its reader is gone, or its file cannot be written; unended: they waited at the end).", []string{labelCause}}
 
-	ingressRequests     = metric{"plimsoll_ingress_requests_total", "Requests that ended, by route, model and outcome.", []string{labelRoute, labelModel, labelOutcome}}
+	ingressRequests     = metric{"plimsoll_ingress_requests_total", "Requests that ended, by route, model and outcome. Probes (/health, /ready, /metrics) are none.", []string{labelRoute, labelModel, labelOutcome}}
+	ingressResponses    = metric{"plimsoll_ingress_responses_total", "Requests that ended, by route and HTTP status; 499: the client left before there was one.", []string{labelRoute, labelStatus}}
+	ingressTenants      = metric{"plimsoll_ingress_tenant_requests_total", "Chats and completions that ended, by tenant (an API key's name), class (service_tier) and outcome.", []string{labelTenant, labelClass, labelOutcome}}
+	ingressTenantTokens = metric{"plimsoll_ingress_tenant_tokens_total", "Tokens of requests that gave one, by tenant and kind (prompt, completion).", []string{labelTenant, labelKind}}
 	ingressFaults       = metric{"plimsoll_ingress_faults_total", "Requests that ended with an error, by route and kind of error.", []string{labelRoute, labelKind}}
 	ingressOpen         = metric{"plimsoll_ingress_open_requests", "Requests for work (chats, completions, tokenizing) that are being answered.", nil}
 	ingressSeconds      = metric{"plimsoll_ingress_request_seconds", "Time from a request's arrival to its end.", []string{labelRoute, labelModel}}
-	ingressFirstToken   = metric{"plimsoll_ingress_first_token_seconds", "Time from a request's arrival to its first token at the edge.", []string{labelModel}}
+	ingressFirstToken   = metric{"plimsoll_ingress_first_token_seconds", "Time from a request's arrival to its first token at the edge, by class (service_tier).", []string{labelModel, labelClass}}
 	ingressTokenSeconds = metric{"plimsoll_ingress_token_seconds", "Time per output token after the first, one observation a request.", []string{labelModel}}
 	ingressPrompt       = metric{"plimsoll_ingress_prompt_tokens_total", "Prompt tokens of requests that gave a token.", []string{labelModel}}
 	ingressCached       = metric{"plimsoll_ingress_cached_tokens_total", "Prompt tokens that engines found in their cache.", []string{labelModel}}
@@ -72,6 +77,8 @@ var (
 	replicaOverdraft     = metric{"plimsoll_replica_overdraft_blocks", "Blocks booked past what predictions and capacity allowed.", []string{labelReplica, labelModel}}
 	replicaForeign       = metric{"plimsoll_replica_foreign_blocks", "Blocks the engine uses that are not ours.", []string{labelReplica, labelModel}}
 	replicaPrefill       = metric{"plimsoll_replica_prefill_tokens", "Prompt tokens of requests without a first token.", []string{labelReplica, labelModel}}
+	replicaFirstToken    = metric{"plimsoll_replica_first_token_seconds", "Time from an attempt's start on the replica to its first token.", []string{labelReplica, labelModel}}
+	replicaTokenGap      = metric{"plimsoll_replica_token_seconds", "Time between two tokens of an answer on the replica. Of gaps of several answers that overlap one is counted; each is rounded up by a fifth at most.", []string{labelReplica, labelModel}}
 	replicaLateEnds      = metric{"plimsoll_replica_late_ends_total", "Ends of tickets that had ended before or were never known: counted, without effect.", []string{labelReplica, labelModel}}
 	replicaRestarts      = metric{"plimsoll_replica_actor_restarts_total", "New epochs: the actor was restarted, its engine lived on.", []string{labelReplica, labelModel}}
 	replicaIncarnations  = metric{"plimsoll_replica_incarnations_total", "New incarnations: the engine process was another than before.", []string{labelReplica, labelModel}}

@@ -2,6 +2,7 @@ package meter
 
 import (
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,6 +20,7 @@ type replicaMetrics struct {
 	ends, refusals, failures                       *prometheus.CounterVec
 	lateEnds, restarts, incarnations, foreignAlarm *prometheus.CounterVec
 	suspicions, strikes, canaries, relaunches      *prometheus.CounterVec
+	firstToken, tokenGap                           *prometheus.HistogramVec
 }
 
 func newReplicaMetrics(b builder) replicaMetrics {
@@ -43,6 +45,8 @@ func newReplicaMetrics(b builder) replicaMetrics {
 		strikes:      b.counter(replicaStrikes),
 		canaries:     b.counter(replicaCanaries),
 		relaunches:   b.counter(replicaRelaunches),
+		firstToken:   b.histogram(replicaFirstToken, secondsBuckets()),
+		tokenGap:     b.histogram(replicaTokenGap, secondsBuckets()),
 	}
 }
 
@@ -52,7 +56,10 @@ type Replica struct {
 	of     *Registered
 	m      *replicaMetrics
 	gauges [8]prometheus.Gauge
-	last   ledger.Counters // what Counters was given last
+
+	firstToken, tokenGap prometheus.Observer
+
+	last ledger.Counters // what Counters was given last
 }
 
 // Replica returns the handle of the replica. An actor takes a new one for each of its epochs, because the counters of a new
@@ -69,8 +76,49 @@ func (r *Registered) Replica() (w *Replica) {
 		} {
 			w.gauges[i] = v.WithLabelValues(r.label, r.model)
 		}
+		w.firstToken, w.tokenGap = m.firstToken.WithLabelValues(r.label, r.model), m.tokenGap.WithLabelValues(r.label, r.model)
+		w.zeros()
 	})
 	return w
+}
+
+// zeros has all counters of the replica exist. The caller holds the set of replicas.
+func (r *Replica) zeros() {
+	name, model, m := r.of.label, r.of.model, r.m
+	for _, c := range []*prometheus.CounterVec{m.lateEnds, m.restarts, m.incarnations, m.foreignAlarm, m.suspicions, m.canaries, m.relaunches} {
+		c.WithLabelValues(name, model)
+	}
+	for reason := range ledger.NumEndReasons {
+		m.ends.WithLabelValues(name, model, reason.String())
+	}
+	for reason := ledger.None + 1; reason < ledger.NumReasons; reason++ {
+		m.refusals.WithLabelValues(name, model, labelOf(reason))
+	}
+	for kind := range engine.NumFailKinds {
+		m.failures.WithLabelValues(name, model, kind.String())
+	}
+	for _, kind := range []string{"hang", "breaks"} {
+		m.strikes.WithLabelValues(name, model, kind)
+	}
+}
+
+// labelOf is a ledger's reason as a label.
+func labelOf(r ledger.Reason) string { return strings.ReplaceAll(r.String(), " ", "_") }
+
+// FirstToken reports how long an attempt waited for its first token.
+func (r *Replica) FirstToken(waited time.Duration) {
+	if r != nil {
+		r.firstToken.Observe(waited.Seconds())
+	}
+}
+
+// TokenGaps reports a number of equal gaps between two tokens.
+func (r *Replica) TokenGaps(gap time.Duration, times uint32) {
+	if r != nil {
+		for range times {
+			r.tokenGap.Observe(gap.Seconds())
+		}
+	}
 }
 
 // State reports the state the replica is in now, in its actor's word for it.
@@ -116,7 +164,7 @@ func (r *Replica) Counters(c ledger.Counters) {
 		}
 		for reason := range ledger.NumReasons {
 			if n := c.Refusals[reason] - r.last.Refusals[reason]; n > 0 {
-				r.m.refusals.WithLabelValues(name, model, strings.ReplaceAll(reason.String(), " ", "_")).Add(float64(n))
+				r.m.refusals.WithLabelValues(name, model, labelOf(reason)).Add(float64(n))
 			}
 		}
 		late := c.LateEnds + c.UnknownEnds - r.last.LateEnds - r.last.UnknownEnds

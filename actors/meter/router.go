@@ -26,6 +26,14 @@ func newRouterMetrics(b builder) routerMetrics {
 	}
 }
 
+// kindOf is the kind of error that a cause comes with as a rule: those counters are there from the start.
+var kindOf = [fault.NumCauses]fault.Kind{
+	fault.Malformed: fault.BadInput, fault.TooLarge: fault.ContextLength,
+	fault.SLOFirstToken: fault.Contended, fault.SLOPace: fault.Contended, fault.SLOShed: fault.Contended,
+	fault.QueueFull: fault.Contended, fault.QueueTimeout: fault.Contended, fault.Unserved: fault.NoReplica,
+	fault.Shed: fault.Contended, fault.Broken: fault.EngineFailed, fault.Defect: fault.Internal,
+}
+
 // Router is what one model's router reports to.
 type Router struct {
 	model                        string
@@ -42,6 +50,9 @@ func (m *Meter) Router(model string) *Router {
 		return nil
 	}
 	model = m.models.value(model)
+	for cause, kind := range kindOf {
+		m.router.refusals.WithLabelValues(model, kind.String(), fault.Cause(cause).String()) //nolint:gosec // an index of causes
+	}
 	return &Router{
 		model:          model,
 		queuedRequests: m.router.queuedRequests.WithLabelValues(model),

@@ -27,12 +27,23 @@ type Stream struct {
 	gap     prometheus.Observer
 }
 
+// StreamLabels are the words that Broken and Hedged are called with.
+type StreamLabels struct{ Classes, Outcomes, Hedges []string }
+
 // Stream returns the handle of a model's requests.
-func (m *Meter) Stream(model string) *Stream {
+func (m *Meter) Stream(model string, words StreamLabels) *Stream {
 	if m == nil {
 		return nil
 	}
 	model = m.models.value(model)
+	for _, class := range words.Classes {
+		for _, outcome := range words.Outcomes {
+			m.stream.breaks.WithLabelValues(model, class, outcome)
+		}
+	}
+	for _, event := range words.Hedges {
+		m.stream.hedges.WithLabelValues(model, event)
+	}
 	return &Stream{
 		model: model, breaks: m.stream.breaks, hedges: m.stream.hedges,
 		carried: m.stream.carried.WithLabelValues(model), gap: m.stream.gap.WithLabelValues(model),

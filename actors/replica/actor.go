@@ -132,6 +132,9 @@ func (a *replicaActor) Receive(c actor.Context) {
 		if a.putOff != nil {
 			a.order(c, *a.putOff)
 		}
+	case fleet.Started:
+		a.meter.FirstToken(m.Waited)
+		a.perform(c, a.m.step(time.Now(), m), nil)
 	case fleet.AttemptFailed:
 		a.meter.AttemptFailed(m.Failure.Kind)
 		a.perform(c, a.m.step(time.Now(), m), nil)
@@ -188,6 +191,11 @@ func (a *replicaActor) stop() {
 // observe tells the machine what the streams have shown, before it judges their silence.
 func (a *replicaActor) observe(c actor.Context) {
 	beats := a.deps.Ref.Pulse().Take()
+	for bucket, n := range beats.Gaps {
+		if n > 0 {
+			a.meter.TokenGaps(fleet.PaceOf(bucket), n)
+		}
+	}
 	beats.Alone = a.deps.Alone()
 	a.perform(c, a.m.step(time.Now(), beats), nil)
 }

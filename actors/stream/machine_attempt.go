@@ -197,7 +197,7 @@ func (m *machine) milestones(at time.Time, a *attempt) {
 	p := &a.place
 	if !a.started {
 		a.started, a.stepped, a.reported = true, at, 1
-		m.emit(toReplica{p.Ref, fleet.Started{Ticket: p.Claim.Ticket}})
+		m.emit(toReplica{p.Ref, fleet.Started{Ticket: p.Claim.Ticket, Waited: at.Sub(a.began)}})
 		if a.produced > a.reported {
 			m.emit(toReplica{p.Ref, fleet.Progress{Ticket: p.Claim.Ticket, Produced: scoring.Tokens(a.produced)}})
 			a.reported = a.produced
