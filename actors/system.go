@@ -45,9 +45,12 @@ type Config struct {
 // Model is one served model and its replicas.
 type Model struct {
 	Tokenizer *tokenizer.Model
-	Router    router.Config // Router.Model is the name that clients use
-	Render    Rendering
-	Replicas  []Replica
+	Router    router.Config // Router.Model is the model's name inside the node
+	// Named: clients call the model Router.Model, whatever its engines call it. Else they do until an engine has said what it
+	// is called.
+	Named    bool
+	Render   Rendering
+	Replicas []Replica
 	// Shadows are policies that are tried on the model's traffic without acting on it.
 	Shadows []policy.Config
 }
@@ -256,7 +259,7 @@ func (s *System) failed(f supervise.Failed) {
 	s.deps.Log.Warn("actor restarts", slog.String("actor", f.Actor), slog.Int("strikes", f.Strikes), slog.Duration("delay", f.Delay))
 }
 
-// model finds a served model by its name.
+// model finds a served model by its name inside the node.
 func (s *System) model(name string) *model {
 	for _, m := range s.models {
 		if m.Router.Model == name {
@@ -266,86 +269,8 @@ func (s *System) model(name string) *model {
 	return nil
 }
 
-// resolve finds a served model by its name, or by that of a LoRA adapter that one of its engines has. A request does not pay
-// for how many adapters there are.
-func (s *System) resolve(name string) (m *model, lora string) {
-	if m := s.model(name); m != nil || name == "" {
-		return m, ""
-	}
-	for _, m := range s.models {
-		for _, ref := range m.fleet.refs() {
-			if ref.Snapshot().Has(name) {
-				return m, name
-			}
-		}
-	}
-	return nil, ""
-}
-
 // encodeAnswer turns text from the middle of an answer into IDs.
 func (m *model) encodeAnswer(text string) ([]uint32, error) { return m.Tokenizer.Encode(text, false) }
-
-// adapters lists the LoRA adapters that engines of the model have, sorted.
-func (m *model) adapters() []string {
-	var names []string
-	for _, ref := range m.fleet.refs() {
-		names = append(names, ref.Snapshot().Adapters...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// listed is a served model as the edge knows it.
-func (s *System) listed(m *model) ingress.Model {
-	im := ingress.Model{Name: m.Router.Model, Created: s.started, Tokenizer: m.Tokenizer, EngineRenders: m.Render == RenderEngine}
-	for _, ref := range m.fleet.refs() {
-		if snap := ref.Snapshot(); snap.Told {
-			im.ContextTokens = max(im.ContextTokens, int(snap.Load.Limits.SequenceTokens))
-		}
-		im.Logprobs = im.Logprobs || ref.Capabilities.Logprobs
-		im.LogitBias = im.LogitBias || ref.Capabilities.LogitBias
-		im.MinTokens = im.MinTokens || ref.Capabilities.MinTokens
-	}
-	return im
-}
-
-// Models implements ingress.Front.
-func (s *System) Models() []ingress.Model {
-	out := make([]ingress.Model, 0, len(s.models))
-	taken := make(map[string]bool, len(s.models)) // a name is the first one's that has it, as in resolve
-	for _, m := range s.models {
-		out = append(out, s.listed(m))
-		taken[m.Router.Model] = true
-	}
-	for i, m := range s.models {
-		for _, adapter := range m.adapters() {
-			if !taken[adapter] {
-				taken[adapter] = true
-				out = append(out, adapterOf(out[i], adapter))
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b ingress.Model) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
-
-// Model implements ingress.Front.
-func (s *System) Model(name string) (ingress.Model, bool) {
-	m, lora := s.resolve(name)
-	switch {
-	case m == nil:
-		return ingress.Model{}, false
-	case lora != "":
-		return adapterOf(s.listed(m), lora), true
-	}
-	return s.listed(m), true
-}
-
-// adapterOf is the model that an adapter makes of another.
-func adapterOf(of ingress.Model, adapter string) ingress.Model {
-	of.Name, of.Parent = adapter, of.Name
-	return of
-}
 
 // Submit implements ingress.Front.
 func (s *System) Submit(req *stream.Request) *stream.Response {
@@ -389,13 +314,13 @@ func (s *System) Tokenize(ctx context.Context, name string, in stream.Input) ([]
 
 // Health implements ingress.Front.
 func (s *System) Health() ingress.Health {
-	h := ingress.Health{ShuttingDown: s.closing.Load(), Ready: true}
+	h := ingress.Health{ShuttingDown: s.closing.Load(), Ready: true, Unnamed: s.unnamed()}
 	for _, m := range s.models {
 		serves := false
 		for _, ref := range m.fleet.refs() {
 			snap := ref.Snapshot()
 			serves = serves || snap.State.Routable()
-			h.Replicas = append(h.Replicas, ingress.Replica{Name: string(ref.ID), Model: m.Router.Model, State: snap.State.String()})
+			h.Replicas = append(h.Replicas, ingress.Replica{Name: string(ref.ID), Model: m.name(), State: snap.State.String()})
 		}
 		h.Ready = h.Ready && serves
 	}
@@ -421,6 +346,13 @@ func (s *System) Replicas() []*fleet.Ref {
 		out = append(out, m.fleet.refs()...)
 	}
 	return out
+}
+
+// Has says whether there is a replica of an ID.
+func (s *System) Has(id scoring.ReplicaID) bool {
+	return slices.ContainsFunc(s.models, func(m *model) bool {
+		return slices.ContainsFunc(m.fleet.refs(), func(ref *fleet.Ref) bool { return ref.ID == id })
+	})
 }
 
 // Live is the number of running requests; Queue what waits in the routers.

@@ -42,6 +42,7 @@ type fleetConfig struct {
 	adjust     func(*Config)
 	log        *slog.Logger // nil: nothing is logged
 	middleware func(kind string) actor.ReceiverMiddleware
+	cold       bool // the replicas are not waited for
 }
 
 // startFleet starts a system and ends it with the test.
@@ -86,7 +87,7 @@ func startFleet(t *testing.T, fc fleetConfig) *rig {
 	})
 	require.Eventually(t, func() bool {
 		for _, s := range f.Snapshots() {
-			if !s.State.Routable() {
+			if !fc.cold && !s.State.Routable() {
 				return false
 			}
 		}

@@ -103,3 +103,26 @@ func TestRequestIDs(t *testing.T) {
 		require.Equal(t, want, rec.Header().Get("X-Request-Id"))
 	}
 }
+
+// Probes need no key. Who shows none learns how many replicas there are, and nothing of where they are.
+func TestWithoutAKeyReadySaysHowManyReplicasThereAreAndNotWhich(t *testing.T) {
+	cfg := testConfig()
+	cfg.APIKeys = map[string]string{"team-a": "secret-key-a"}
+	front := newFront(says("x"))
+	front.health = Health{Ready: true, Replicas: []Replica{
+		{Name: "gpu-7.internal:8000", Model: "m", State: "ready"},
+		{Name: "gpu-8.internal:8000", Model: "m", State: "ready"},
+		{Name: "gpu-9.internal:8000", Model: "m", State: "down"},
+	}}
+	e := newEdge(t, cfg, front)
+	for _, header := range [][]string{nil, {"Authorization", "Bearer wrong"}} {
+		rec := e.do("GET", "/ready", "", header...)
+		require.Equal(t, 200, rec.Code)
+		require.JSONEq(t, `{"status":"ready","states":{"ready":2,"down":1}}`, rec.Body.String())
+	}
+	rec := e.do("GET", "/ready", "", "Authorization", "Bearer secret-key-a")
+	require.Equal(t, 200, rec.Code)
+	require.Contains(t, rec.Body.String(), `{"name":"gpu-9.internal:8000","model":"m","state":"down"}`)
+	open := newEdge(t, testConfig(), front).do("GET", "/ready", "")
+	require.Contains(t, open.Body.String(), "gpu-7", "where no key is needed, all may be asked")
+}

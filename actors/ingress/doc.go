@@ -29,7 +29,7 @@
 //	POST /tokenize              {prompt} or {messages}, as vLLM: {count, max_model_len, tokens, token_strs}
 //	POST /detokenize            {tokens}, as vLLM: {prompt}; an ID beyond the vocabulary is a 400
 //	GET  /health                200 while the process can answer
-//	GET  /ready                 200 if every model has a replica that serves, else 503; the body lists all replicas
+//	GET  /ready                 200 if every model has a replica that serves, else 503; the body counts the replicas by state, and with a key says which
 //	GET  /metrics               Prometheus
 //
 // HEAD goes with GET, OPTIONS answers 204 with Allow; other methods get 405 with Allow, other paths 404, both as JSON. One

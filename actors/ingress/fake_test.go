@@ -100,7 +100,7 @@ type fakeFront struct {
 func newFront(script func(*stream.Request, *stream.Response)) *fakeFront {
 	return &fakeFront{
 		models: []Model{{
-			Name: "org/sim", Created: time.Unix(1700000000, 0), ContextTokens: 4096, Tokenizer: bytesTokenizer{},
+			Name: "org/sim", Root: "org/sim", Created: time.Unix(1700000000, 0), ContextTokens: 4096, Tokenizer: bytesTokenizer{},
 			Logprobs: true, LogitBias: true, MinTokens: true,
 		}},
 		health:    Health{Ready: true, Replicas: []Replica{{Name: "a", Model: "org/sim", State: "ready"}}},

@@ -9,7 +9,7 @@ import (
 
 // Front is what the HTTP edge needs of the actors behind it. [plimsoll/actors.System] implements it.
 type Front interface {
-	// Models lists what is served, sorted by name.
+	// Models lists what is served: the models, then their other names, then their adapters.
 	Models() []Model
 	// Model returns the one of Models with a name; false: there is none. Each request asks for it.
 	Model(name string) (Model, bool)
@@ -32,6 +32,8 @@ type Encoded struct {
 type Model struct {
 	Name          string
 	Parent        string    // the model that this LoRA adapter belongs to; "" of a model itself
+	Alias         bool      // Name is another name of a model that is listed too
+	Root          string    // the engines' own name of the model, or of an adapter's parent
 	Created       time.Time // when this node began to serve it
 	ContextTokens int       // longest prompt plus answer that a configured replica takes; 0 before any has told
 	Tokenizer     Tokenizer
@@ -54,6 +56,7 @@ type Tokenizer interface {
 type Health struct {
 	ShuttingDown bool
 	Ready        bool // every model has a replica that serves
+	Unnamed      bool // a model's name is not known yet, because none of its engines has answered
 	Replicas     []Replica
 }
 

@@ -11,7 +11,10 @@ import (
 const owner = "plimsoll"
 
 func wireModel(m Model) openai.Model {
-	w := openai.Model{ID: m.Name, Object: "model", Created: m.Created.Unix(), OwnedBy: owner}
+	w := openai.Model{ID: m.Name, Object: "model", Created: m.Created.Unix(), OwnedBy: owner, Root: m.Root}
+	if m.Parent != "" {
+		w.Parent = &m.Parent
+	}
 	if m.ContextTokens > 0 {
 		w.MaxModelLen = &m.ContextTokens
 	}
@@ -39,10 +42,10 @@ func (s *Server) model(x *exchange) {
 }
 
 // lookUp returns a model by its name. Without a name it is the one that is served, if there is only
-// one; adapters do not count.
+// one; adapters and other names of it do not count.
 func (s *Server) lookUp(name *string) (Model, *fault.Fault) {
 	if name == nil {
-		served := slices.DeleteFunc(slices.Clone(s.deps.Front.Models()), func(m Model) bool { return m.Parent != "" })
+		served := slices.DeleteFunc(slices.Clone(s.deps.Front.Models()), func(m Model) bool { return m.Parent != "" || m.Alias })
 		if len(served) == 1 {
 			return served[0], nil
 		}
@@ -50,6 +53,9 @@ func (s *Server) lookUp(name *string) (Model, *fault.Fault) {
 	}
 	if m, ok := s.deps.Front.Model(*name); ok {
 		return m, nil
+	}
+	if s.deps.Front.Health().Unnamed {
+		return Model{}, fault.New(fault.NoReplica, "no engine has said yet what its model is called; try again later")
 	}
 	return Model{}, &fault.Fault{
 		Kind: fault.ModelNotFound, Param: "model",

@@ -11,8 +11,10 @@ func (s *Server) health(x *exchange) {
 
 // readiness is the body of GET /ready.
 type readiness struct {
-	Status   string          `json:"status"` // "ready", "not_ready" or "shutting_down"
-	Replicas []replicaReport `json:"replicas"`
+	Status string         `json:"status"` // "ready", "not_ready" or "shutting_down"
+	States map[string]int `json:"states"` // how many replicas are in each state, of those that some are in
+	// Replicas are told only to who may call the API: names of machines are nobody else's business.
+	Replicas []replicaReport `json:"replicas,omitempty"`
 }
 
 type replicaReport struct {
@@ -21,18 +23,23 @@ type replicaReport struct {
 	State string `json:"state"`
 }
 
-// ready answers GET /ready: 200 if every model has a replica that serves.
+// ready answers GET /ready: 200 if every model has a replica that serves. It needs no key, and without one says how many
+// replicas there are, not which.
 func (s *Server) ready(x *exchange) {
 	h := s.deps.Front.Health()
-	body, status := readiness{Status: "ready", Replicas: []replicaReport{}}, http.StatusOK
+	body, status := readiness{Status: "ready", States: map[string]int{}}, http.StatusOK
 	switch {
 	case h.ShuttingDown:
 		body.Status, status = "shutting_down", http.StatusServiceUnavailable
 	case !h.Ready:
 		body.Status, status = "not_ready", http.StatusServiceUnavailable
 	}
+	known := s.Authorized(x.r.Header)
 	for _, r := range h.Replicas {
-		body.Replicas = append(body.Replicas, replicaReport(r))
+		body.States[r.State]++
+		if known {
+			body.Replicas = append(body.Replicas, replicaReport(r))
+		}
 	}
 	x.json(status, body)
 }

@@ -444,7 +444,7 @@ func TestShuttingDown(t *testing.T) {
 	front.health = Health{Replicas: []Replica{{Name: "a", State: "down"}}}
 	rec := e.do("GET", "/ready", "")
 	require.Equal(t, 503, rec.Code)
-	require.JSONEq(t, `{"status":"not_ready","replicas":[{"name":"a","model":"","state":"down"}]}`, rec.Body.String())
+	require.JSONEq(t, `{"status":"not_ready","states":{"down":1},"replicas":[{"name":"a","model":"","state":"down"}]}`, rec.Body.String())
 }
 
 // TestShutdownWaitsForAnswers and refuses nothing by itself.

@@ -28,7 +28,7 @@ type Config struct {
 	LaunchCount        int
 	LaunchStartTimeout time.Duration // from an engine's start to its first sign of life
 	LaunchGrace        time.Duration // from asking an engine to end to making it
-	// Model is the name that clients use; nil: what the engines call it. See modelName for the whole rule.
+	// Model is the name that clients use; nil: what the engines call it.
 	Model *string
 	// TokenizerDir holds the model's tokenizer.json and chat template; nil: the embedded model's.
 	TokenizerDir *string
@@ -144,8 +144,10 @@ func (c Config) Validate(getenv func(string) (string, bool)) error {
 	if err := checkShadows(c.ShadowPolicies); err != nil {
 		return err
 	}
-	if err := checkEngines(c.Replicas); err != nil { // before the names, which two of one engine share
-		return err
+	for i, r := range c.Replicas { // before the names, which two of one engine share
+		if err := checkEngines(c.Replicas[:i], r); err != nil {
+			return err
+		}
 	}
 	names := map[string]bool{}
 	replicas := slices.Clone(c.Replicas)

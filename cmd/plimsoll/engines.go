@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,7 +8,6 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"plimsoll/engine"
 	"plimsoll/engine/llamacpp"
@@ -123,38 +121,13 @@ func closeEngines(replicas []replicaEngine) error {
 	return errors.Join(errs...)
 }
 
-// nameWait is how long the start waits for an engine to say what its model is called.
-const nameWait = 3 * time.Second
-
-// modelName chooses the name that clients use for the model: --model; else what the first configured engine that answers
-// calls it; else, because all engines may be down at the start, the name of the tokenizer's folder. A name once chosen stays:
-// an engine that comes up later under another name serves under this one.
-func modelName(ctx context.Context, c Config, replicas []replicaEngine, log *slog.Logger) string {
+// innerName is what the model is called inside the node, and by clients as long as no engine has said its name: --model, else
+// the name of the tokenizer's folder.
+func innerName(c Config) string {
 	if c.Model != nil {
 		return *c.Model
 	}
-	ctx, cancel := context.WithTimeout(ctx, nameWait)
-	defer cancel()
-	answers := make([]chan string, len(replicas))
-	for i, r := range replicas {
-		answers[i] = make(chan string, 1)
-		go func() {
-			status, err := r.engine.Probe(ctx)
-			if err != nil {
-				status.Model = "" // its actor goes on asking, and says why it is down
-			}
-			answers[i] <- status.Model
-		}()
-	}
-	for _, answer := range answers {
-		if name := <-answer; name != "" {
-			return name
-		}
-	}
-	name := fallbackName(c)
-	log.Warn("no engine has said what its model is called: it is named after the tokenizer's folder; set --model to choose the name",
-		slog.String("model", name))
-	return name
+	return fallbackName(c)
 }
 
 // fallbackName is the name of the tokenizer's folder.

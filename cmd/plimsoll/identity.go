@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"plimsoll/engine/vllm"
 )
 
 // identity is what tells a replica from others, whatever it is called: its kind, where it is, and its data-parallel rank. Equal
@@ -33,6 +35,9 @@ func (r ReplicaSpec) defaultName() string {
 // hasEngine says whether the replica names an engine that somebody else has started.
 func (r ReplicaSpec) hasEngine() bool { return r.Kind != kindSim && r.Target != "" }
 
+// findsRanks says whether all data-parallel ranks of the engine are to be replicas, as soon as it says which they are.
+func (r ReplicaSpec) findsRanks() bool { return r.Kind == vllm.Kind && r.Rank == nil }
+
 // withRank is the replica of a rank that was found on an engine of which the spec names no rank.
 func (r ReplicaSpec) withRank(rank int) ReplicaSpec {
 	r.Name += "-dp" + strconv.Itoa(rank)
@@ -48,15 +53,13 @@ func (r ReplicaSpec) same(other ReplicaSpec) bool {
 	return r.Rank == nil || other.Rank == nil || *r.Rank == *other.Rank
 }
 
-// checkEngines says which replicas name the same engine: its cache, its load and its seats would be counted twice. Ranks of one
-// engine are replicas of their own. Names of a machine that only look different are found out later, by the process that
-// answers.
-func checkEngines(specs []ReplicaSpec) error {
-	for i, spec := range specs {
-		if j := slices.IndexFunc(specs[:i], spec.same); j >= 0 {
-			return fmt.Errorf("replicas %s and %s are the same engine, at %s and %s: leave one of them out",
-				specs[j].Name, spec.Name, specs[j].Target, spec.Target)
-		}
+// checkEngines says whether a replica names the same engine as one that is there: its cache, its load and its seats would be
+// counted twice. Ranks of one engine are replicas of their own. Names of a machine that only look different are found out
+// later, by the process that answers.
+func checkEngines(there []ReplicaSpec, spec ReplicaSpec) error {
+	if i := slices.IndexFunc(there, spec.same); i >= 0 {
+		return fmt.Errorf("replicas %s and %s are the same engine, at %s and %s: leave one of them out",
+			there[i].Name, spec.Name, there[i].Target, spec.Target)
 	}
 	return nil
 }

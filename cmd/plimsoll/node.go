@@ -11,14 +11,12 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"slices"
 	"syscall"
 	"time"
 
 	"plimsoll/actors"
 	"plimsoll/actors/admin"
 	"plimsoll/actors/explain"
-	"plimsoll/actors/fault"
 	"plimsoll/actors/host"
 	"plimsoll/actors/ingress"
 	"plimsoll/actors/meter"
@@ -100,7 +98,7 @@ func startNode(c Config, t terminal, log *slog.Logger, m *meter.Meter) (*node, e
 			return nil, errors.Join(err, model.Close())
 		}
 	}
-	// The port is taken before the replicas are asked for the model's name, so that a busy one is said at once.
+	// The port is taken before anything is started, so that a busy one is said at once.
 	if n.listener, err = listen("listen", c.Listen); err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
@@ -117,7 +115,7 @@ func startNode(c Config, t terminal, log *slog.Logger, m *meter.Meter) (*node, e
 
 // start starts the actors and makes the edge in front of them.
 func (n *node) start(edge ingress.Config, t terminal) error {
-	specs := expandRanks(context.Background(), fleet(n.config), t.getenv, n.log)
+	specs := fleet(n.config)
 	source, err := simText(specs, n.tokenizer)
 	if err != nil {
 		return err
@@ -131,8 +129,8 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 		return errors.Join(err, closeEngines(replicas))
 	}
 	replicas = append(replicas, launched...)
-	name := modelName(context.Background(), n.config, replicas, n.log)
-	system, err := systemConfig(n.config, name, n.tokenizer, replicas)
+	stock := newInventory(n.config, replicas, source, t, n.log)
+	system, err := systemConfig(n.config, stock, n.tokenizer, replicas)
 	if err != nil {
 		return errors.Join(err, closeEngines(replicas))
 	}
@@ -147,6 +145,7 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	if err != nil {
 		return errors.Join(err, n.recording.close(), closeEngines(replicas))
 	}
+	stock.there = func(name string) bool { return n.system.Has(scoring.ReplicaID(name)) }
 	n.server, err = ingress.New(edge, ingress.Deps{
 		Front: n.system, Log: n.log, Meter: n.meter.Ingress(), Metrics: n.meter.Handler(), Now: time.Now, NewID: ingress.RandomID,
 	})
@@ -159,7 +158,9 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	}
 	n.admin.handle(admin.New(admin.Deps{
 		Replicas: n.system.Replicas, Metrics: n.meter.Handler(), Authorized: authorized, Orders: orders, Now: time.Now,
-		Add:       n.adder(name, specsOf(replicas), source, t.getenv),
+		Add: func(text string) error {
+			return stock.order(text, func(r actors.Replica) error { return n.system.Add(stock.model, r) })
+		},
 		Decisions: n.system.Decisions, DecisionsOf: n.system.DecisionsOf, Suppose: n.system.Suppose, Urgency: edge.Urgency,
 		Remove: func(name string) error { return n.system.Remove(scoring.ReplicaID(name)) },
 		Drain: func(name string, wait *time.Duration) error {
@@ -170,7 +171,7 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 		},
 		Undrain: func(name string) error { return n.system.UndrainReplica(scoring.ReplicaID(name)) },
 	}))
-	n.log.Info("serving", slog.String("model", name), slog.Int("replicas", len(replicas)), slog.String("policy", n.config.Policy),
+	n.log.Info("serving", slog.String("model", stock.model), slog.Int("replicas", len(replicas)), slog.String("policy", n.config.Policy),
 		slog.String("admission", n.config.Admission), slog.String("version", ownVersion()))
 	return nil
 }
@@ -180,8 +181,11 @@ func (r replicaEngine) parts(model string, c Config) actors.Replica {
 	config := replica.DefaultConfig(scoring.ReplicaID(r.Name), model)
 	config.FeedSilence = c.EventsSilence
 	config.HangLeast, config.HangBlind = c.HangLeast, c.HangBlind
-	if r.Rank != nil { // the ranks of an engine live in one process
-		config.Process = r.address()
+	if r.hasEngine() { // whatever it is called, and all its ranks: they live in one process
+		config.Process = r.Kind + "=" + normalURL(r.Target)
+	}
+	if r.Model != nil {
+		config.EngineModel = *r.Model
 	}
 	if r.CapacityTokens != nil {
 		capacity := scoring.Tokens(*r.CapacityTokens)
@@ -192,59 +196,6 @@ func (r replicaEngine) parts(model string, c Config) actors.Replica {
 		config.ProbeCap = config.ProbeInterval
 	}
 	return actors.Replica{Config: config, Engine: r.engine}
-}
-
-// adder returns what takes in a replica that an operator orders, written as for --replica. known are those that there were
-// from the start: their count numbers those that have no name. Orders come one at a time.
-func (n *node) adder(model string, known []ReplicaSpec, source sim.TokenSource, getenv func(string) (string, bool)) func(string) error {
-	count := len(known)
-	return func(text string) error {
-		known = n.present(known)
-		spec, err := ParseReplica(text, count+1)
-		if err == nil {
-			err = n.config.ValidateOrder(spec, getenv)
-		}
-		if err == nil && spec.Kind == kindSim && source == nil {
-			err = errors.New("a simulated replica needs a tokenizer of its own: start serve with one, or without --replica")
-		}
-		if err != nil {
-			return &fault.Fault{Kind: fault.BadInput, Param: "replica", Message: err.Error(), Err: err}
-		}
-		specs := expandRanks(context.Background(), []ReplicaSpec{spec}, getenv, n.log)
-		var opened []replicaEngine
-		all := slices.Concat(known, specs)
-		if err = errors.Join(checkEngines(all), checkBinds(all)); err == nil {
-			opened, err = openEngines(specs, source, getenv, n.log)
-		}
-		if err != nil {
-			return &fault.Fault{Kind: fault.BadInput, Param: "replica", Message: err.Error(), Err: err}
-		}
-		for i, r := range opened {
-			if err := n.system.Add(model, r.parts(model, n.config)); err != nil {
-				return errors.Join(err, closeEngines(opened[i:]))
-			}
-			count++
-			known = append(known, r.ReplicaSpec)
-		}
-		return nil
-	}
-}
-
-// present are those replicas that are still there.
-func (n *node) present(specs []ReplicaSpec) []ReplicaSpec {
-	there := map[string]bool{}
-	for _, ref := range n.system.Replicas() {
-		there[string(ref.ID)] = true
-	}
-	return slices.DeleteFunc(slices.Clone(specs), func(s ReplicaSpec) bool { return !there[s.Name] })
-}
-
-func specsOf(replicas []replicaEngine) []ReplicaSpec {
-	specs := make([]ReplicaSpec, len(replicas))
-	for i, r := range replicas {
-		specs[i] = r.ReplicaSpec
-	}
-	return specs
 }
 
 // listen opens the port that a flag names.
@@ -378,8 +329,8 @@ func keysOf(flag, name string) (map[string]string, error) {
 }
 
 // systemConfig derives the actors' configuration.
-func systemConfig(c Config, name string, model *tokenizer.Model, replicas []replicaEngine) (actors.Config, error) {
-	route := router.DefaultConfig(name)
+func systemConfig(c Config, stock *inventory, model *tokenizer.Model, replicas []replicaEngine) (actors.Config, error) {
+	route := router.DefaultConfig(stock.model)
 	admission, err := router.ParseAdmission(c.Admission)
 	if err != nil {
 		return actors.Config{}, err
@@ -403,14 +354,14 @@ func systemConfig(c Config, name string, model *tokenizer.Model, replicas []repl
 	if err != nil {
 		return actors.Config{}, err
 	}
-	served := actors.Model{Tokenizer: model, Router: route, Render: render}
+	served := actors.Model{Tokenizer: model, Router: route, Named: c.Model != nil, Render: render}
 	for _, name := range c.ShadowPolicies {
 		shadow := route.Policy
 		shadow.Name = name.String()
 		served.Shadows = append(served.Shadows, shadow)
 	}
 	for _, r := range replicas {
-		served.Replicas = append(served.Replicas, r.parts(name, c))
+		served.Replicas = append(served.Replicas, stock.parts(r))
 	}
 	streams := stream.DefaultConfig()
 	streams.JournalBytes = c.JournalBytes

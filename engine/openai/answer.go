@@ -181,11 +181,14 @@ type ModelList struct {
 
 // Model is one served model.
 type Model struct {
-	ID          string `json:"id"`
-	Object      string `json:"object"` // "model"
-	Created     int64  `json:"created"`
-	OwnedBy     string `json:"owned_by"`
-	MaxModelLen *int   `json:"max_model_len"` // vLLM's name for the longest prompt plus answer; nil: not known yet
+	ID      string `json:"id"`
+	Object  string `json:"object"` // "model"
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+	// Root is the name that the engines have for the model, Parent the model that an adapter belongs to; nil of a model itself.
+	Root        string  `json:"root"`
+	Parent      *string `json:"parent"`
+	MaxModelLen *int    `json:"max_model_len"` // vLLM's name for the longest prompt plus answer; nil: not known yet
 }
 
 // ErrorBody is the body of every error answer, and the data of an error event in a stream.
