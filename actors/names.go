@@ -26,7 +26,7 @@ func (m *model) engineNames() []string {
 		return nil
 	}
 	names := slices.Clone(spoken.Names)
-	for _, ref := range m.fleet.refs() {
+	for _, ref := range m.fleet.Refs() {
 		for _, name := range ref.Snapshot().EngineNames {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
@@ -62,7 +62,7 @@ func (s *System) resolve(name string) (m *model, lora string) {
 		}
 	}
 	for _, m := range s.models {
-		for _, ref := range m.fleet.refs() {
+		for _, ref := range m.fleet.Refs() {
 			if ref.Snapshot().Has(name) {
 				return m, name
 			}
@@ -74,7 +74,7 @@ func (s *System) resolve(name string) (m *model, lora string) {
 // adapters lists the LoRA adapters that engines of the model have, sorted.
 func (m *model) adapters() []string {
 	var names []string
-	for _, ref := range m.fleet.refs() {
+	for _, ref := range m.fleet.Refs() {
 		names = append(names, ref.Snapshot().Adapters...)
 	}
 	slices.Sort(names)
@@ -88,7 +88,7 @@ func (s *System) listed(m *model) ingress.Model {
 	if spoken := m.accord.Spoken(); spoken != nil {
 		im.Root = spoken.Name
 	}
-	for _, ref := range m.fleet.refs() {
+	for _, ref := range m.fleet.Refs() {
 		if snap := ref.Snapshot(); snap.Told {
 			im.ContextTokens = max(im.ContextTokens, int(snap.Load.Limits.SequenceTokens))
 		}

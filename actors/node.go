@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/replica"
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
@@ -23,120 +24,161 @@ import (
 // lets messages reach an actor of a known name before its mailbox is ready.
 const nodeName = "node"
 
-// node supervises routers and replicas. What it spawned is known from the fleets: after a panic it spawns all anew, and
-// they find their way back as after panics of their own.
+// node supervises routers and replicas, and owns the roll. What it spawned is known from there: after a panic it spawns all
+// anew, and they find their way back as after panics of their own.
 type node struct {
 	*supervise.Strategy
 
 	s       *System
 	indexes map[*model]*replica.Indexes
-	spawned map[string]leaving    // replicas' actors, by PID
-	pids    map[string]*actor.PID // of replicas' actors, by member.actor
+	spawned map[string]*fleet.Ref     // replicas by their actors' PIDs
+	pids    map[*fleet.Ref]*actor.PID // and the reverse
 }
-
-// leaving is what is to be done when a replica's actor has stopped for good.
-type leaving struct {
-	model  *model
-	member member
-}
-
-type (
-	// spawnReplica: a replica was added. From the system.
-	spawnReplica struct {
-		model  *model
-		member member
-	}
-	// ranksFound: a replica's server turned out to have several data-parallel ranks. From its actor.
-	ranksFound struct {
-		model  *model
-		member member
-		ranks  []int
-	}
-	// replicaGone: a replica is drained. From its actor.
-	replicaGone struct {
-		model  *model
-		member member
-	}
-)
 
 func newNode(s *System) *node {
 	return &node{
 		Strategy: supervise.NewStrategy(s.cfg.Supervise, s.deps.Seed+1, s.failed), s: s,
-		indexes: map[*model]*replica.Indexes{}, spawned: map[string]leaving{}, pids: map[string]*actor.PID{},
+		indexes: map[*model]*replica.Indexes{}, spawned: map[string]*fleet.Ref{}, pids: map[*fleet.Ref]*actor.PID{},
 	}
+}
+
+// orderLost answers an order that the node's actor has failed at. What it had noted of it the next instance carries out.
+func orderLost(message, value any) {
+	switch m := message.(type) {
+	case addReplica:
+		m.answer(internal(value))
+	case orderReplica:
+		m.answer(internal(value))
+	}
+}
+
+func internal(value any) *fault.Fault {
+	return &fault.Fault{Kind: fault.Internal, Message: "internal error", Err: &supervise.PanicError{Value: value}}
 }
 
 // Receive implements actor.Actor.
 func (n *node) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
-		n.spawn(c)
+		n.start(c)
 	case *actor.Restarting, *actor.Stopping:
 		n.Strategy.Close()
-	case spawnReplica:
-		n.replica(c, m.model, m.member)
-	case ranksFound:
-		n.s.grow(m)
-	case replicaGone:
-		n.s.forget(m.model, m.member)
-		if pid := n.pids[m.member.actor]; pid != nil {
-			c.Stop(pid)
+	case addReplica:
+		if m.begin() {
+			m.answer(n.add(c, m.model, m.parts))
 		}
+	case orderReplica:
+		if m.begin() {
+			m.answer(n.s.roll.membership.Order(m.id, m.what, nodeShell{n, c}))
+		}
+	case ranksFound:
+		n.grow(c, m)
+	case replicaGone:
+		n.s.roll.membership.Gone(m.ref, nodeShell{n, c})
 	case *actor.Terminated:
-		n.terminated(m.Who)
+		if ref := n.spawned[m.Who.GetId()]; ref != nil {
+			delete(n.spawned, m.Who.GetId())
+			delete(n.pids, ref)
+			n.s.roll.membership.Ended(ref, nodeShell{n, c})
+		}
 	}
 }
 
-func (n *node) spawn(c actor.Context) {
+// add takes a replica in, unless the system is being closed: whose engines are closed at the end is settled then.
+func (n *node) add(c actor.Context, m *model, parts Replica) *fault.Fault {
+	n.s.changes.Lock()
+	defer n.s.changes.Unlock()
+	if n.s.closing.Load() {
+		return shuttingDown()
+	}
+	return n.s.join(m, parts, nodeShell{n, c})
+}
+
+func (n *node) start(c actor.Context) {
 	s := n.s
-	for i, m := range s.models {
+	for _, m := range s.models {
 		n.indexes[m] = replica.NewIndexes(m.Router.Model)
-		// Replicas first: a router that finds live calls reserves at once, and a message to an actor that is not there is lost.
-		for _, member := range m.fleet.members() {
-			n.replica(c, m, member)
-		}
-		m.router.Store(c.SpawnPrefix(router.Props(m.Router, router.Deps{
-			Refs: m.fleet.refs, Encode: m.encode, Gate: s.gate, Workers: s.cfg.TokenizeMax, Log: s.deps.Log,
+	}
+	// Replicas first: a router that finds live calls reserves at once, and a message to an actor that is not there is lost.
+	s.roll.membership.Begin(nodeShell{n, c})
+	for i, m := range s.models {
+		c.SpawnPrefix(router.Props(m.Router, router.Deps{
+			Refs: m.fleet.Refs, Encode: m.encode, Gate: s.gate, Workers: s.cfg.TokenizeMax, Log: s.deps.Log,
 			Meter: m.meters.router, Tokenizer: m.meters.tokenizer, Failed: s.failed,
+			Attach:    func(pid *actor.PID) { m.router.Store(pid) },
 			Restarted: func(name string) { s.live.TellModel(name, stream.RouterRestarted{}) },
 			NewTicket: s.newTicket, Stats: &m.stats, Instances: &m.routers, Middleware: s.deps.Middleware,
 			Supervise: s.cfg.Supervise, Seed: s.deps.Seed, Watch: m.watch,
-		}), "router-"+strconv.Itoa(i)))
+		}), "router-"+strconv.Itoa(i))
 	}
 	s.upOnce.Do(func() { close(s.up) })
 }
 
-// replica spawns a replica's actor, unless it runs already: one that was added while the node restarted is in its fleet
-// and comes by message too.
-func (n *node) replica(c actor.Context, m *model, r member) {
-	s := n.s
-	if n.pids[r.actor] != nil {
-		return
-	}
-	node, root := c.Self(), c.ActorSystem().Root
-	pid := c.SpawnPrefix(replica.Props(r.parts.Config, replica.Deps{
-		Ref: r.ref, Memory: r.memory, Indexes: n.indexes[m], Log: s.deps.Log, Meter: r.meter, Failed: s.failed,
+// nodeShell does what the membership decides, for the node's actor.
+type nodeShell struct {
+	n *node
+	c actor.Context
+}
+
+var _ fleet.Shell = nodeShell{}
+
+// Spawn implements [fleet.Shell].
+func (h nodeShell) Spawn(ref *fleet.Ref) {
+	s, r := h.n.s, h.n.s.roll.members[ref]
+	m, around := r.model, func() fleet.Around { return r.model.fleet.Around(ref) }
+	node, root := h.c.Self(), h.c.ActorSystem().Root
+	pid := h.c.SpawnPrefix(replica.Props(r.parts.Config, replica.Deps{
+		Ref: ref, Memory: r.memory, Indexes: h.n.indexes[m], Log: s.deps.Log, Meter: r.meter, Failed: s.failed,
 		TellRouter: func(message any) { s.tellRouter(m, message) },
 		Announce: func(_ scoring.ReplicaID, epoch uint64) int {
-			return s.live.Tell(stream.ReplicaRestarted{Ref: r.ref, Epoch: epoch})
+			return s.live.Tell(stream.ReplicaRestarted{Ref: ref, Epoch: epoch})
 		},
 		Evict: func(incarnation uint64, hung bool, why string) {
-			if m.fleet.other(r.ref, serves) {
-				s.live.TellModel(m.Router.Model, stream.Leave{Ref: r.ref, Incarnation: incarnation, Hung: hung, Why: why})
+			if around().Serves {
+				s.live.TellModel(m.Router.Model, stream.Leave{Ref: ref, Incarnation: incarnation, Hung: hung, Why: why})
 			}
 		},
-		Alone: func() bool { return !m.fleet.other(r.ref, serves) },
-		Successor: func() bool {
-			return !m.fleet.other(r.ref, serves) && m.fleet.other(r.ref, rises)
-		},
+		Alone:      func() bool { return !around().Serves },
+		Successor:  func() bool { now := around(); return !now.Serves && now.Rises },
 		Accord:     m.accord,
-		Ranks:      func(ranks []int) { root.Send(node, ranksFound{m, r, ranks}) },
-		Gone:       func() { root.Send(node, replicaGone{m, r}) },
+		Ranks:      func(ranks []int) { root.Send(node, ranksFound{ref, ranks}) },
+		Gone:       func() { root.Send(node, replicaGone{ref}) },
 		Middleware: s.deps.Middleware, Supervise: s.cfg.Supervise, Seed: s.deps.Seed + hash(r.actor),
 	}), r.actor)
-	n.pids[r.actor] = pid
-	n.spawned[pid.GetId()] = leaving{m, r}
-	r.ref.Attach(pid)
+	h.n.pids[ref] = pid
+	h.n.spawned[pid.GetId()] = ref
+	ref.Attach(pid)
+}
+
+// Tell implements [fleet.Shell].
+func (nodeShell) Tell(ref *fleet.Ref, order any) { ref.Tell(order) }
+
+// Forget implements [fleet.Shell].
+func (h nodeShell) Forget(ref *fleet.Ref) {
+	r := h.n.s.roll.members[ref]
+	r.model.accord.Leave(ref.ID)
+	r.meter.Close()
+}
+
+// Stop implements [fleet.Shell].
+func (h nodeShell) Stop(ref *fleet.Ref) {
+	if pid := h.n.pids[ref]; pid != nil {
+		h.c.Stop(pid)
+	}
+}
+
+// Close implements [fleet.Shell]. It is done beside the actor: an engine that is a process of ours takes its time to end. At
+// the node's own end the system closes all engines.
+func (h nodeShell) Close(ref *fleet.Ref) {
+	s, r := h.n.s, h.n.s.roll.members[ref]
+	delete(s.roll.members, ref)
+	id := slog.String("replica", string(ref.ID))
+	s.engines.Go(func() {
+		if err := r.parts.Engine.Close(); err != nil {
+			s.deps.Log.Warn("an engine did not close", id, slog.Any("error", err))
+		}
+		s.deps.Log.Info("replica removed", id)
+	})
 }
 
 // hash spreads the seeds of replicas, so that they do not retry in step.
@@ -144,27 +186,6 @@ func hash(name string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
 	return h.Sum64()
-}
-
-// terminated closes the engine of a replica that is gone, beside the actor: an engine that is a process of ours takes its
-// time to end. At the node's own end the system closes all engines.
-func (n *node) terminated(who *actor.PID) {
-	l, ok := n.spawned[who.GetId()]
-	if !ok {
-		return
-	}
-	delete(n.spawned, who.GetId())
-	delete(n.pids, l.member.actor)
-	if now, ok := l.model.fleet.find(l.member.ref.ID); ok && now.ref == l.member.ref {
-		return // it was stopped with the node, not for good
-	}
-	id := slog.String("replica", string(l.member.ref.ID))
-	n.s.engines.Go(func() {
-		if err := l.member.parts.Engine.Close(); err != nil {
-			n.s.deps.Log.Warn("an engine did not close", id, slog.Any("error", err))
-		}
-		n.s.deps.Log.Info("replica removed", id)
-	})
 }
 
 func (s *System) newTicket() scoring.Ticket {

@@ -3,6 +3,8 @@ package actors
 import (
 	"errors"
 	"log/slog"
+
+	"github.com/asynkron/protoactor-go/actor"
 )
 
 // ranks are the data-parallel ranks that were found of a replica's server, ever: one that an operator has removed does not come
@@ -22,22 +24,31 @@ func (r *ranks) fresh(found []int) []int {
 }
 
 // grow takes in a replica for each rank that was found and is new.
-func (s *System) grow(f ranksFound) {
-	id := slog.String("replica", string(f.member.ref.ID))
-	fresh := f.member.ranks.fresh(f.ranks)
-	if len(fresh) == 0 || f.member.parts.Rank == nil {
+func (n *node) grow(c actor.Context, f ranksFound) {
+	of := n.s.roll.members[f.ref]
+	if of == nil {
+		return // it is gone
+	}
+	id := slog.String("replica", string(f.ref.ID))
+	fresh := of.ranks.fresh(f.ranks)
+	if len(fresh) == 0 || of.parts.Rank == nil {
 		return
 	}
-	s.deps.Log.Info("data-parallel ranks found", id, slog.Any("ranks", f.ranks))
+	n.s.deps.Log.Info("data-parallel ranks found", id, slog.Any("ranks", f.ranks))
 	for _, rank := range fresh {
-		parts, err := f.member.parts.Rank(rank)
-		if err == nil {
-			if err = s.Add(f.model.Router.Model, parts); err != nil {
-				err = errors.Join(err, parts.Engine.Close())
-			}
-		}
-		if err != nil {
-			s.deps.Log.Warn("a data-parallel rank is not used", id, slog.Int("rank", rank), slog.Any("error", err))
+		if err := n.addRank(c, of, rank); err != nil {
+			n.s.deps.Log.Warn("a data-parallel rank is not used", id, slog.Int("rank", rank), slog.Any("error", err))
 		}
 	}
+}
+
+func (n *node) addRank(c actor.Context, of *member, rank int) error {
+	parts, err := of.parts.Rank(rank)
+	if err != nil {
+		return err
+	}
+	if f := n.add(c, of.model, parts); f != nil {
+		return errors.Join(f, parts.Engine.Close())
+	}
+	return nil
 }

@@ -89,7 +89,7 @@ func (m *model) passOn(in stream.Input, why chat.Inability, err error) []stream.
 
 // rendersChats says whether some replica's engine renders chats by itself.
 func (m *model) rendersChats() bool {
-	for _, ref := range m.fleet.refs() {
+	for _, ref := range m.fleet.Refs() {
 		if ref.Capabilities.Chat {
 			return true
 		}
@@ -101,7 +101,7 @@ func (m *model) rendersChats() bool {
 // whether a prompt is too long is the engine's to say, who knows.
 func (m *model) estimate(in stream.Input) int {
 	longest := 0
-	for _, ref := range m.fleet.refs() {
+	for _, ref := range m.fleet.Refs() {
 		if snap := ref.Snapshot(); snap.Told && ref.Capabilities.Chat {
 			longest = max(longest, int(snap.Load.Limits.SequenceTokens))
 		}

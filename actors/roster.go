@@ -1,9 +1,7 @@
 package actors
 
 import (
-	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 
 // member is a replica at run time: its handle, and what its actor is spawned from.
 type member struct {
+	model  *model
 	ref    *fleet.Ref
 	memory *replica.Memory
 	parts  Replica
@@ -24,73 +23,108 @@ type member struct {
 	ranks  *ranks
 }
 
-// roster is a model's replicas, ordered by ID. It is immutable: a change is a new one.
-type roster struct {
-	members []member
-	refs    []*fleet.Ref
+// roll is who is in the fleets. The node's actor owns it, and it outlives that actor's instances.
+type roll struct {
+	membership *fleet.Membership
+	members    map[*fleet.Ref]*member // until their engines are closed
+	ever       int                    // members that ever were
 }
 
-// replicaSet is where a model's roster stands. The system changes it under its lock; everybody reads it.
-type replicaSet struct{ now atomic.Pointer[roster] }
-
-func newReplicaSet(members []member) *replicaSet {
-	f := &replicaSet{}
-	f.set(members)
-	return f
-}
-
-func (f *replicaSet) set(members []member) {
-	members = slices.Clone(members)
-	slices.SortFunc(members, func(a, b member) int { return strings.Compare(string(a.ref.ID), string(b.ref.ID)) })
-	r := &roster{members: members, refs: make([]*fleet.Ref, len(members))}
-	for i, m := range members {
-		r.refs[i] = m.ref
+// join gives a replica a handle, an actor's name and its metrics, and takes it into its model's fleet.
+func (s *System) join(m *model, parts Replica, to fleet.Shell) *fault.Fault {
+	if f := s.roll.membership.Check(m.Router.Model, parts.Config.ID); f != nil {
+		return f
 	}
-	f.now.Store(r)
-}
-
-func (f *replicaSet) members() []member { return f.now.Load().members }
-
-// refs are the handles, ordered by ID.
-func (f *replicaSet) refs() []*fleet.Ref { return f.now.Load().refs }
-
-func (f *replicaSet) find(id scoring.ReplicaID) (member, bool) {
-	for _, m := range f.members() {
-		if m.ref.ID == id {
-			return m, true
-		}
-	}
-	return member{}, false
-}
-
-// other says whether a replica beside one is so.
-func (f *replicaSet) other(than *fleet.Ref, is func(*fleet.Snapshot) bool) bool {
-	return slices.ContainsFunc(f.refs(), func(ref *fleet.Ref) bool { return ref != than && is(ref.Snapshot()) })
-}
-
-// serves says whether a replica takes new work now.
-func serves(s *fleet.Snapshot) bool { return s.State.Routable() && !s.Suspect && !s.Recovering }
-
-// rises says whether a replica can be expected to serve soon: its first life begins, or it is about to be ready.
-func rises(s *fleet.Snapshot) bool {
-	return s.State == fleet.Starting || s.State == fleet.Warming || s.State == fleet.Down && s.Incarnation == 0
-}
-
-// newMember gives a replica a handle, an actor's name and its metrics.
-func (s *System) newMember(model string, parts Replica) member {
-	s.replicas++
-	ref := fleet.NewRef(parts.Config.ID, model, parts.Engine, s.actors.Root)
+	m.accord.Join(parts.Config.ID)
+	s.roll.ever++
+	ref := fleet.NewRef(parts.Config.ID, m.Router.Model, parts.Engine, s.actors.Root)
 	ref.Process = parts.Config.Process
-	return member{
-		ref: ref, memory: replica.NewMemory(),
-		parts: parts, actor: "replica-" + strconv.Itoa(s.replicas),
-		meter: s.deps.Meter.Register(string(parts.Config.ID), model),
+	s.roll.members[ref] = &member{
+		model: m, ref: ref, memory: replica.NewMemory(),
+		parts: parts, actor: "replica-" + strconv.Itoa(s.roll.ever),
+		meter: s.deps.Meter.Register(string(parts.Config.ID), m.Router.Model),
 		ranks: &ranks{known: map[int]bool{}},
 	}
+	return s.roll.membership.Add(ref, to)
 }
 
+// Messages to the node's actor. Each is carried out or answered with an error; none is lost with an instance that fails.
+type (
+	// addReplica: a replica joins a model's fleet.
+	addReplica struct {
+		*order
+
+		model *model
+		parts Replica
+	}
+	// orderReplica: an operator wants a Drain or an Undrain.
+	orderReplica struct {
+		*order
+
+		id   scoring.ReplicaID
+		what any
+	}
+	// ranksFound: a replica's server turned out to have several data-parallel ranks. From its actor.
+	ranksFound struct {
+		ref   *fleet.Ref
+		ranks []int
+	}
+	// replicaGone: a replica is drained. From its actor.
+	replicaGone struct{ ref *fleet.Ref }
+)
+
+// order is the part of an order that its sender waits for. One side settles it: the node, which begins to carry it out, or a
+// sender who has waited too long.
+type order struct {
+	settled atomic.Bool
+	done    chan *fault.Fault // of capacity 1
+}
+
+func newOrder() *order { return &order{done: make(chan *fault.Fault, 1)} }
+
+// begin says whether the order is to be carried out: it is its sender's no more.
+func (o *order) begin() bool { return o.settled.CompareAndSwap(false, true) }
+
+// answer ends an order. A second answer is dropped.
+func (o *order) answer(f *fault.Fault) {
+	select {
+	case o.done <- f:
+	default:
+	}
+}
+
+// orderWait bounds how long the node's actor may take to take an order. It is there again a moment after it has failed.
+const orderWait = 10 * time.Second
+
+// ordered gives the node an order and waits for its answer.
+func (s *System) ordered(o *order, message any) error {
+	s.actors.Root.Send(s.node, message)
+	late := time.NewTimer(orderWait)
+	defer late.Stop()
+	var f *fault.Fault
+	select {
+	case f = <-o.done:
+	case <-late.C:
+		if o.begin() {
+			return fault.New(fault.Internal, "this node did not take the order in time; nothing has changed: try again")
+		}
+		f = <-o.done
+	case <-s.over:
+		if o.begin() {
+			return shuttingDown()
+		}
+		f = <-o.done
+	}
+	if f != nil {
+		return f
+	}
+	return nil
+}
+
+func shuttingDown() *fault.Fault { return fault.New(fault.ShuttingDown, "this node is shutting down") }
+
 // Add takes a replica into a running model's fleet. Its engine need not be up yet; the system closes it at the end, unless
-// Add fails. The error is a [*fault.Fault].
+// Add fails. The error is a [*fault.Fault]. The node's own actors must not wait for it.
 func (s *System) Add(modelName string, parts Replica) error {
 	m := s.model(modelName)
 	if m == nil {
@@ -99,32 +133,19 @@ func (s *System) Add(modelName string, parts Replica) error {
 	if err := parts.Config.Validate(); err != nil {
 		return &fault.Fault{Kind: fault.BadInput, Message: err.Error(), Err: err}
 	}
-	s.changes.Lock()
-	defer s.changes.Unlock()
-	if s.closing.Load() {
-		return fault.New(fault.ShuttingDown, "this node is shutting down")
-	}
-	for _, other := range s.models {
-		if _, taken := other.fleet.find(parts.Config.ID); taken {
-			return fault.New(fault.BadInput, "there is a replica %q already: give this one another name", parts.Config.ID)
-		}
-	}
-	m.accord.Join(parts.Config.ID)
-	added := s.newMember(modelName, parts)
-	m.fleet.set(append(slices.Clone(m.fleet.members()), added))
-	s.actors.Root.Send(s.node, spawnReplica{m, added})
-	return nil
+	o := newOrder()
+	return s.ordered(o, addReplica{o, m, parts})
 }
 
 // Remove drains a replica and then forgets it: it gets nothing new, what still runs after Config.DrainWait is moved to other
-// replicas, and it is gone when its last request has ended. It returns at once; the error is a [*fault.Fault].
+// replicas, and it is gone when its last request has ended. It returns when the order is taken; the error is a [*fault.Fault].
 func (s *System) Remove(id scoring.ReplicaID) error {
 	leave := time.Now().Add(s.cfg.DrainWait)
 	return s.order(id, fleet.Drain{Leave: &leave})
 }
 
 // DrainReplica empties a replica and keeps it, until UndrainReplica or Remove: it gets nothing new, and what still runs after wait is moved
-// to other replicas. It returns at once; the error is a [*fault.Fault].
+// to other replicas. It returns when the order is taken; the error is a [*fault.Fault].
 func (s *System) DrainReplica(id scoring.ReplicaID, wait time.Duration) error {
 	leave := time.Now().Add(wait)
 	return s.order(id, fleet.Drain{Leave: &leave, Keep: true})
@@ -133,22 +154,8 @@ func (s *System) DrainReplica(id scoring.ReplicaID, wait time.Duration) error {
 // UndrainReplica takes a DrainReplica back. The error is a [*fault.Fault].
 func (s *System) UndrainReplica(id scoring.ReplicaID) error { return s.order(id, fleet.Undrain{}) }
 
-// order tells a replica's actor what an operator wants.
+// order has the node tell a replica's actor what an operator wants.
 func (s *System) order(id scoring.ReplicaID, what any) error {
-	for _, m := range s.models {
-		if found, ok := m.fleet.find(id); ok {
-			found.ref.Tell(what)
-			return nil
-		}
-	}
-	return fault.New(fault.NotFound, "there is no replica %q", id)
-}
-
-// forget takes a drained replica out of its fleet, and its metrics with it: its name is free.
-func (s *System) forget(m *model, gone member) {
-	s.changes.Lock()
-	defer s.changes.Unlock()
-	m.fleet.set(slices.DeleteFunc(slices.Clone(m.fleet.members()), func(other member) bool { return other.ref == gone.ref }))
-	m.accord.Leave(gone.ref.ID)
-	gone.meter.Close()
+	o := newOrder()
+	return s.ordered(o, orderReplica{o, id, what})
 }

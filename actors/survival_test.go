@@ -104,7 +104,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 				case "node":
 					f.actors.Root.Send(f.node, "hello")
 				case "feed":
-					f.models[0].fleet.refs()[0].Tell(fleet.Learned{})
+					f.models[0].fleet.Refs()[0].Tell(fleet.Learned{})
 				}
 			}
 			all.Wait()

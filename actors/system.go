@@ -148,15 +148,16 @@ type System struct {
 
 	engines sync.WaitGroup // engines of removed replicas that are being closed; the node's actor adds
 
-	changes  sync.Mutex // orders changes of fleets
-	replicas int        // that ever were, guarded by changes once the node runs
+	changes sync.Mutex    // held while a replica is added, and while the system is closed to them
+	roll    roll          // the node's actor's, once it runs
+	over    chan struct{} // closed once the actors are no more
 }
 
 // model is a served model at run time.
 type model struct {
 	Model
 
-	fleet  *replicaSet
+	fleet  *fleet.Roster
 	accord *fleet.Accord
 	watch  *explain.Watch            // nil: nobody watches
 	router atomic.Pointer[actor.PID] // nil before the node has spawned it
@@ -189,11 +190,20 @@ func Start(cfg Config, deps Deps) (*System, error) {
 	quiet := deps.Log // the library's own words are of use to its developers only
 	s := &System{
 		cfg: cfg, deps: deps, live: stream.NewLive(), gate: router.NewGate(cfg.TokenizeMax), started: time.Now(),
-		up:     make(chan struct{}),
+		up: make(chan struct{}), over: make(chan struct{}),
 		actors: supervise.NewSystem(slog.New(levelled{quiet.Handler(), slog.LevelError})),
 	}
+	names := make([]string, len(cfg.Models))
+	for i, m := range cfg.Models {
+		names[i] = m.Router.Model
+	}
+	s.roll = roll{membership: fleet.NewMembership(names...), members: map[*fleet.Ref]*member{}}
 	for _, m := range cfg.Models {
-		s.models = append(s.models, s.newModel(m))
+		served, err := s.newModel(m)
+		if err != nil {
+			return nil, err
+		}
+		s.models = append(s.models, served)
 	}
 	for _, m := range s.models {
 		var err error
@@ -204,7 +214,7 @@ func Start(cfg Config, deps Deps) (*System, error) {
 	strategy := supervise.NewStrategy(cfg.Supervise, deps.Seed, s.failed)
 	props := actor.PropsFromProducer(func() actor.Actor { return supervise.Final(newNode(s), nil) },
 		actor.WithGuardian(strategy),
-		actor.WithReceiverMiddleware(supervise.Guard(deps.Log, "node", nil), deps.Middleware("node")))
+		actor.WithReceiverMiddleware(supervise.Guard(deps.Log, "node", orderLost), deps.Middleware("node")))
 	node, err := s.actors.Root.SpawnNamed(props, nodeName)
 	if err != nil {
 		return nil, fmt.Errorf("starting the actors: %w", err)
@@ -222,25 +232,25 @@ func Start(cfg Config, deps Deps) (*System, error) {
 	}
 }
 
-func (s *System) newModel(parts Model) *model {
+func (s *System) newModel(parts Model) (*model, error) {
 	m := &model{
 		Model:  parts,
 		meters: newModelMeters(s.deps.Meter, parts.Router.Model),
 		log:    s.deps.Log,
+		fleet:  s.roll.membership.Roster(parts.Router.Model),
 	}
 	m.stats.Store(&router.Stats{})
-	members := make([]member, 0, len(parts.Replicas))
 	var first scoring.ReplicaID
 	if len(parts.Replicas) > 0 {
 		first = parts.Replicas[0].Config.ID
 	}
 	m.accord = fleet.NewAccord(first)
 	for _, r := range parts.Replicas {
-		m.accord.Join(r.Config.ID)
-		members = append(members, s.newMember(parts.Router.Model, r))
+		if f := s.join(m, r, nil); f != nil { // nothing is spawned before the node begins
+			return nil, f
+		}
 	}
-	m.fleet = newReplicaSet(members)
-	return m
+	return m, nil
 }
 
 // tellRouter sends a message to a model's router. What is sent while the node restarts is lost: the new router asks for it.
@@ -317,7 +327,7 @@ func (s *System) Health() ingress.Health {
 	h := ingress.Health{ShuttingDown: s.closing.Load(), Ready: true, Unnamed: s.unnamed()}
 	for _, m := range s.models {
 		serves := false
-		for _, ref := range m.fleet.refs() {
+		for _, ref := range m.fleet.Refs() {
 			snap := ref.Snapshot()
 			serves = serves || snap.State.Routable()
 			h.Replicas = append(h.Replicas, ingress.Replica{Name: string(ref.ID), Model: m.name(), State: snap.State.String()})
@@ -332,7 +342,7 @@ func (s *System) Health() ingress.Health {
 func (s *System) Snapshots() []*fleet.Snapshot {
 	var out []*fleet.Snapshot
 	for _, m := range s.models {
-		for _, ref := range m.fleet.refs() {
+		for _, ref := range m.fleet.Refs() {
 			out = append(out, ref.Snapshot())
 		}
 	}
@@ -343,7 +353,7 @@ func (s *System) Snapshots() []*fleet.Snapshot {
 func (s *System) Replicas() []*fleet.Ref {
 	var out []*fleet.Ref
 	for _, m := range s.models {
-		out = append(out, m.fleet.refs()...)
+		out = append(out, m.fleet.Refs()...)
 	}
 	return out
 }
@@ -351,7 +361,7 @@ func (s *System) Replicas() []*fleet.Ref {
 // Has says whether there is a replica of an ID.
 func (s *System) Has(id scoring.ReplicaID) bool {
 	return slices.ContainsFunc(s.models, func(m *model) bool {
-		return slices.ContainsFunc(m.fleet.refs(), func(ref *fleet.Ref) bool { return ref.ID == id })
+		return slices.ContainsFunc(m.fleet.Refs(), func(ref *fleet.Ref) bool { return ref.ID == id })
 	})
 }
 
@@ -372,7 +382,11 @@ func (s *System) Queue() router.Stats {
 }
 
 // Close says that the node is going down: new requests are refused from now on, running ones go on.
-func (s *System) Close() { s.closing.Store(true) }
+func (s *System) Close() {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	s.closing.Store(true)
+}
 
 // Drain closes the system and waits until no request runs, or for ctx's end.
 func (s *System) Drain(ctx context.Context) error {
@@ -410,6 +424,7 @@ func (s *System) Stop() error {
 		errs = append(errs, fmt.Errorf("stopping the actors: %w", err))
 	}
 	s.actors.Shutdown()
+	close(s.over)
 	s.closeWatches()
 	s.engines.Wait() // of replicas that were removed: the node, which begins their ends, is no more
 	return errors.Join(errs...)

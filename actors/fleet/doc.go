@@ -4,11 +4,14 @@
 //	                        ──Tell──▶ replica actor: Reserve, Started, Progress, End, Linger, AttemptFailed, Drain, ...
 //	readers of streams      ──Beat──▶ Pulse: one sign of life a token, without a message
 //
+//	operators, actors that find replicas ──orders──▶ node's actor: Membership ──▶ Roster, replicas' actors
+//
 // Package replica is what answers on this node. A replica on another node can be reached by the same handle.
 //
 // # Who owns what
 //
 //	Ref's snapshot, epoch   the replica actor writes, everybody reads
+//	Membership, Roster      the node's actor writes, everybody reads the rosters
 //	Place, FeedFigures      the replica's feed writes, everybody reads
 //	Pulse                   readers of streams note tokens; the replica actor takes what has gathered
 //

@@ -43,8 +43,10 @@ type Deps struct {
 	Failed    func(supervise.Failed) // hears of a worker that panicked
 	// Instances counts the model's routers since the node's start, also over restarts of its supervisor.
 	Instances *atomic.Uint64
-	// Restarted asks every live call of the model to submit again. The first router does not ask: what was submitted before
-	// it started waits in its mailbox.
+	// Attach makes the actor the one that calls submit to. It runs before Restarted: who submits again must reach this one.
+	Attach func(pid *actor.PID)
+	// Restarted asks every live call of the model to submit again. The first router asks too: what was submitted before it
+	// was attached reached nobody.
 	Restarted func(model string)
 	// NewTicket names reservations; it must not repeat itself across restarts.
 	NewTicket  func() scoring.Ticket
@@ -115,7 +117,7 @@ type routerActor struct {
 	alarm supervise.Alarm
 }
 
-// Props returns how to spawn a model's router. Every instance but the node's first asks the live calls to submit again.
+// Props returns how to spawn a model's router. Every instance asks the live calls to submit again.
 func Props(cfg Config, deps Deps) *actor.Props {
 	return actor.PropsFromProducer(
 		func() actor.Actor {
@@ -165,12 +167,11 @@ func (a *routerActor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		a.self = c.Self()
+		a.deps.Attach(a.self)
 		for range a.deps.Workers {
 			a.spawnWorker(c)
 		}
-		if a.instance > 1 {
-			a.deps.Restarted(a.cfg.Model)
-		}
+		a.deps.Restarted(a.cfg.Model)
 	case *actor.Restarting, *actor.Stopping:
 		a.stop()
 	case *actor.Stopped, *actor.Terminated:

@@ -57,7 +57,7 @@ func openOffice(t *testing.T, cfg Config, slots, workers int, encode Encoder) *o
 	props := Props(cfg, Deps{
 		Refs:   func() []*fleet.Ref { return nil },
 		Encode: encode, Gate: o.gate, Workers: workers, Log: log, Meter: m.Router("m"), Tokenizer: m.Tokenizer("m"),
-		Failed: failed, Instances: &atomic.Uint64{}, Restarted: func(name string) { o.live.TellModel(name, stream.RouterRestarted{}) },
+		Failed: failed, Instances: &atomic.Uint64{}, Attach: func(*actor.PID) {}, Restarted: func(name string) { o.live.TellModel(name, stream.RouterRestarted{}) },
 		NewTicket: func() scoring.Ticket { return scoring.Ticket{Boot: 1, Number: o.tickets.Add(1)} },
 		Stats:     &o.stats, Middleware: o.middleware, Supervise: restart, Seed: 1,
 	}).Configure(actor.WithGuardian(supervise.NewStrategy(restart, 1, failed)))
