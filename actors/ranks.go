@@ -14,11 +14,10 @@ type ranks struct{ known map[int]bool }
 // fresh returns the ranks that were not known before. The replica that has found them is the lowest itself.
 func (r *ranks) fresh(found []int) []int {
 	var fresh []int
-	for i, rank := range found {
-		if !r.known[rank] && i > 0 {
+	for _, rank := range found[1:] {
+		if !r.known[rank] {
 			fresh = append(fresh, rank)
 		}
-		r.known[rank] = true
 	}
 	return fresh
 }
@@ -39,6 +38,7 @@ func (n *node) grow(c actor.Context, f ranksFound) {
 		if err := n.addRank(c, of, rank); err != nil {
 			n.s.deps.Log.Warn("a data-parallel rank is not used", id, slog.Int("rank", rank), slog.Any("error", err))
 		}
+		of.ranks.known[rank] = true // not before: an instance that fails here leaves the others to the next one
 	}
 }
 

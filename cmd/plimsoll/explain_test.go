@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/admin"
+	"plimsoll/actors/meter"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring/queue"
 )
@@ -31,9 +32,11 @@ func served(t *testing.T, adjust func(*Config)) (api, operators string) {
 		adjust(&c)
 	}
 	var out, errs bytes.Buffer
+	m, err := meter.New(meter.DefaultConfig())
+	require.NoError(t, err)
 	n, err := startNode(c, terminal{
 		in: strings.NewReader(""), out: &out, err: &errs, getenv: environment(nil), environ: func() []string { return nil },
-	}, slog.New(slog.DiscardHandler), nil)
+	}, slog.New(slog.DiscardHandler), m)
 	require.NoError(t, err)
 	signals, ended := make(chan os.Signal, 1), make(chan error, 1)
 	go func() { ended <- n.run(signals) }()

@@ -84,26 +84,47 @@ func Serve(tb testing.TB, script func(s *Session)) (url string) {
 	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(tb, err)
 	var running sync.WaitGroup
-	running.Go(func() {
-		for number := 0; ; number++ {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() {
-				defer func() { _ = conn.Close() }()
-				s := &Session{Conn: conn, Number: number, input: bufio.NewReader(conn)}
-				if s.Next() {
-					script(s)
-				}
-			})
-		}
-	})
 	tb.Cleanup(func() {
 		_ = listener.Close()
 		running.Wait()
 	})
+	running.Go(func() { accept(listener, &running, script) })
 	return "http://" + listener.Addr().String()
+}
+
+// Late returns the address of a server as Serve's that nobody listens on before up.
+func Late(tb testing.TB, script func(s *Session)) (url string, up func()) {
+	tb.Helper()
+	url = ClosedPort(tb)
+	var running sync.WaitGroup
+	down := func() {}
+	tb.Cleanup(func() { // registered now: who calls the server and is started before it is up ends first
+		down()
+		running.Wait()
+	})
+	return url, func() {
+		listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+		require.NoError(tb, err)
+		down = func() { _ = listener.Close() }
+		running.Go(func() { accept(listener, &running, script) })
+	}
+}
+
+// accept runs a script on each connection until the listener is closed.
+func accept(listener net.Listener, running *sync.WaitGroup, script func(s *Session)) {
+	for number := 0; ; number++ {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		running.Go(func() {
+			defer func() { _ = conn.Close() }()
+			s := &Session{Conn: conn, Number: number, input: bufio.NewReader(conn)}
+			if s.Next() {
+				script(s)
+			}
+		})
+	}
 }
 
 // Says is a script that says the parts and closes.
