@@ -133,12 +133,12 @@ func (h nodeShell) Spawn(ref *fleet.Ref) {
 		Announce: func(_ scoring.ReplicaID, epoch uint64) int {
 			return s.live.Tell(stream.ReplicaRestarted{Ref: ref, Epoch: epoch})
 		},
-		Evict: func(incarnation uint64, hung bool, why string) {
+		Evict: func(leaving fleet.Leaving) {
 			if around().Serves {
-				s.live.TellModel(m.Router.Model, stream.Leave{Ref: ref, Incarnation: incarnation, Hung: hung, Why: why})
+				s.live.TellModel(m.Router.Model, stream.Leave{Ref: ref, Leaving: leaving})
 			}
 		},
-		Alone:      func() bool { return !around().Serves },
+		Others:     m.fleet.Refs,
 		Successor:  func() bool { now := around(); return !now.Serves && now.Rises },
 		Accord:     m.accord,
 		Ranks:      func(ranks []int) { root.Send(node, ranksFound{ref, ranks}) },

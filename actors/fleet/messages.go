@@ -19,6 +19,7 @@ type (
 		Incarnation uint64 // the engine's life the router ranked; another one is refused
 		// Prefill is how long the prompt is predicted to take, without waiting; nil where too little was seen of the replica.
 		Prefill *time.Duration
+		Work    Work // what it is to do
 		From    *actor.PID
 	}
 	// Started: the first token has arrived. From the request's goroutine.

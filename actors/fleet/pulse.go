@@ -25,11 +25,17 @@ func (p *Pulse) Start(now time.Time) {
 type Beats struct {
 	Last *time.Time // the last sign of life of any stream; nil: there was none yet
 	Gaps [PaceBuckets]uint32
-	// Alone: no other replica of the model serves.
-	Alone bool
+	// Peers are the other replicas of the model.
+	Peers []Peer
 }
 
-// Take empties the gaps into a Beats. Alone is not set. The replica's owner alone calls it.
+// Last is the last sign of life of any stream; false: there was none yet.
+func (p *Pulse) Last() (time.Time, bool) {
+	last := p.last.Load()
+	return p.base.Add(time.Duration(last)), last >= 0
+}
+
+// Take empties the gaps into a Beats. Peers are not set. The replica's owner alone calls it.
 func (p *Pulse) Take() Beats {
 	var b Beats
 	if last := p.last.Load(); last >= 0 {

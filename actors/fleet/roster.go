@@ -43,15 +43,12 @@ func (r *Roster) Around(than *Ref) Around {
 	for _, ref := range r.Refs() {
 		if ref != than {
 			s := ref.Snapshot()
-			around.Serves = around.Serves || s.serves()
+			around.Serves = around.Serves || s.Serves()
 			around.Rises = around.Rises || s.rises()
 		}
 	}
 	return around
 }
-
-// serves says whether a replica takes new work now.
-func (s *Snapshot) serves() bool { return s.State.Routable() && !s.Suspect && !s.Recovering }
 
 // rises says whether a replica can be expected to serve soon: its first life begins, or it is about to be ready.
 func (s *Snapshot) rises() bool {

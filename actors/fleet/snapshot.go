@@ -33,6 +33,12 @@ type Snapshot struct {
 	Suspect bool
 	// Hung: it was silent too long, or only broke what it was sent; a canary is tried until one comes back.
 	Hung bool
+	// Turned is since when it takes new work, or takes none; see Serves.
+	Turned time.Time
+	// Life is its last sign of life, or when its present work began, as of this snapshot; the Pulse may know of a later one.
+	Life time.Time
+	// Seen is what work the engine was seen to do in its life; nil: none.
+	Seen *Seen
 	// QuotaSeats is how many seats may be booked while it ramps up; nil: all.
 	QuotaSeats *int
 	// PrefilledAt is when a ticket last waited for its first token, as far as that is over; the zero time if none has. While
@@ -48,6 +54,9 @@ type Snapshot struct {
 	Kept      bool       // draining, and staying when it is empty
 	Strikes   int        // in a row
 }
+
+// Serves says whether the replica takes new work now.
+func (s *Snapshot) Serves() bool { return s.State.Routable() && !s.Suspect && !s.Recovering }
 
 // Has says whether the engine has a LoRA adapter. "" is the base model, which it always has.
 func (s *Snapshot) Has(lora string) bool {

@@ -18,6 +18,7 @@ func (s *Server) chat(x *exchange) {
 		}
 		p.refuse(refusalsOfChats(q.model))
 		q.req.Input = stream.Input{Chat: p.conversation(q.model.EngineRenders), ChatBody: p.edited()}
+		q.req.Schema = q.model.EngineRenders && p.bound()
 		q.req.MaxTokens = p.answerTokens()
 		p.minTokens(q)
 		p.logprobs(q, "logprobs", p.chatLogprobs())

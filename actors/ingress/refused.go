@@ -107,6 +107,18 @@ func servedByEngines() []string {
 	return []string{"response_format", "structured_outputs", "parallel_tool_calls", "include_reasoning", "thinking_token_budget"}
 }
 
+// bound says whether an engine that serves all these binds the answer to a grammar: it compiles one first.
+func (p *params) bound() bool {
+	for _, r := range refusals() {
+		grammar := r.param == "response_format" || r.param == "structured_outputs"
+		if raw := p.raw(r.param); grammar && raw != nil && !is(raw, r.harmless...) {
+			return true
+		}
+	}
+	forced := p.raw("tool_choice")
+	return forced != nil && !is(forced, `"none"`, `"auto"`)
+}
+
 // refusalsOfChats are the refusals of a chat.
 func refusalsOfChats(m Model) []refusal {
 	list := refusals()

@@ -29,9 +29,9 @@ type Deps struct {
 	// Announce asks every live request to answer with Announced and returns how many were asked.
 	Announce func(id scoring.ReplicaID, epoch uint64) int
 	// Evict tells the attempts that run here to leave, if there is another place for them.
-	Evict func(incarnation uint64, hung bool, why string)
-	// Alone says whether no other replica of the model serves.
-	Alone func() bool
+	Evict func(leaving fleet.Leaving)
+	// Others are the other replicas of the model, and maybe this one.
+	Others func() []*fleet.Ref
 	// Successor says whether another replica of the model will serve soon, and none does yet.
 	Successor func() bool
 	// Accord is what the model's engines have to agree on; the replica has joined it.
@@ -196,7 +196,7 @@ func (a *replicaActor) observe(c actor.Context) {
 			a.meter.TokenGaps(fleet.PaceOf(bucket), n)
 		}
 	}
-	beats.Alone = a.deps.Alone()
+	beats.Peers = fleet.Peers(a.deps.Others(), a.deps.Ref)
 	a.perform(c, a.m.step(time.Now(), beats), nil)
 }
 
@@ -276,7 +276,7 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *fleet
 		case giveUp:
 			a.restart(e.why)
 		case evict:
-			a.deps.Evict(a.m.life.incarnation, e.hung, e.why)
+			a.deps.Evict(e.Leaving)
 		case alarm:
 			a.deps.Log.Warn("replica alarm", slog.String("replica", string(a.cfg.ID)), slog.String("what", e.what))
 		}

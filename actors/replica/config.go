@@ -35,6 +35,8 @@ type Config struct {
 	// doubles to DegradedCap.
 	DegradedFirst, DegradedCap time.Duration
 	FailedProbes               int // probes in a row that must fail before a replica that served counts as down
+	// ProbePatience is for how long a replica that has nothing to do may answer no probe in time before it counts as down: late is not dead.
+	ProbePatience time.Duration
 
 	ProbeInterval time.Duration // between probes of a live engine
 	ProbeTimeout  time.Duration // of one probe
@@ -43,14 +45,17 @@ type Config struct {
 	RefusedCap    time.Duration // likewise, where nobody listens: that costs nobody anything, and a new process is found soon
 
 	// Of the rule that finds hung engines (doc.go).
-	HangLeast   time.Duration    // no shorter silence is suspicious
-	HangBlind   time.Duration    // silence that is suspicious of a replica of which too little was seen
-	HangDoubt   time.Duration    // how long its step counter is waited for
-	CanaryRetry time.Duration    // between two canaries to a replica that hung
-	HangGiveUp  time.Duration    // after it has hung for so long a process of ours is started anew
-	CanaryToken uint32           // the prompt of a canary: any ID that the model's vocabulary has
-	BreaksMax   int              // attempts in a row that broke before a replica is taken out
-	Strikes     supervise.Config // how long a replica stays out after each strike at least
+	HangLeast time.Duration // no shorter silence is suspicious
+	HangBlind time.Duration // silence that is suspicious of a replica of which too little was seen
+	HangDoubt time.Duration // how long its step counter is waited for
+	// FirstTokenTimeout is how long a first token is waited for: so long is the patience with work that nobody was ever seen at.
+	FirstTokenTimeout time.Duration
+	CanaryRetry       time.Duration    // between two canaries to a replica that hung
+	HangRestart       time.Duration    // after it has given nothing for so long, its canary included, a process of ours is started anew
+	HangGiveUp        time.Duration    // likewise, of one that answers no probe or breaks whatever it is sent
+	CanaryToken       uint32           // the prompt of a canary: any ID that the model's vocabulary has
+	BreaksMax         int              // attempts in a row that broke before a replica is taken out
+	Strikes           supervise.Config // how long a replica stays out after each strike at least
 
 	// A replica that becomes ready has RampSeats at first, and two more with each first token; all of them RampTime after the
 	// first one.
@@ -68,7 +73,7 @@ func DefaultConfig(id scoring.ReplicaID, model string) Config {
 		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second,
 		ProbeFirst: 250 * time.Millisecond, ProbeCap: 5 * time.Second, RefusedCap: time.Second,
 		HangLeast: 250 * time.Millisecond, HangBlind: 10 * time.Second, HangDoubt: 100 * time.Millisecond,
-		CanaryRetry: time.Second, HangGiveUp: 10 * time.Second, CanaryToken: 1, BreaksMax: 5,
+		CanaryRetry: time.Second, HangRestart: 10 * time.Minute, HangGiveUp: 10 * time.Second, FirstTokenTimeout: 10 * time.Minute, ProbePatience: 10 * time.Second, CanaryToken: 1, BreaksMax: 5,
 		Strikes:   supervise.Config{First: 250 * time.Millisecond, Cap: 4 * time.Second, Window: time.Minute, Jitter: 0.2},
 		RampSeats: 8, RampTime: 2 * time.Second,
 	}
@@ -101,7 +106,7 @@ func (c Config) Validate() error {
 		return errors.New("kv-events-silence must be positive")
 	case c.FeedWait < 0 || c.ReachWait < 0 || c.AnnounceWait < 0 || c.FailedProbes < 1:
 		return errors.New("waits must not be negative, and at least one failed probe is needed to call a replica down")
-	case c.HangLeast <= 0 || c.HangBlind < c.HangLeast || c.HangDoubt <= 0 || c.CanaryRetry <= 0 || c.HangGiveUp <= 0 || c.BreaksMax < 1:
+	case c.HangLeast <= 0 || c.HangBlind < c.HangLeast || c.HangDoubt <= 0 || c.CanaryRetry <= 0 || c.HangGiveUp <= 0 || c.HangRestart <= 0 || c.FirstTokenTimeout <= 0 || c.ProbePatience <= 0 || c.BreaksMax < 1:
 		return errors.New("silences and retries must be positive, the one of an unknown replica no shorter than the least, and at least one attempt must break")
 	case c.RampSeats < 1 || c.RampTime < 0:
 		return errors.New("a replica needs at least one seat to ramp up, and no negative time")

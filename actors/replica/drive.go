@@ -30,7 +30,9 @@ type Shell interface {
 	SendCanary(number uint64, model string)
 	CancelCanary()
 	// Evict sends the Leave of package stream to every call, if another replica serves.
-	Evict(incarnation uint64, hung bool, why string)
+	Evict(leaving fleet.Leaving)
+	// Others are the replicas of the model; this one may be among them.
+	Others() []*fleet.Ref
 }
 
 // Machine is a replica's decisions without the actor around them, for who brings a clock, a mail and an engine of its
@@ -66,7 +68,7 @@ func NewMachine(now time.Time, cfg Config, ref *fleet.Ref, memory *Memory, annou
 func (d *Machine) Message(now time.Time, message any, to Shell) {
 	switch message.(type) {
 	case Probed, ProbeFailed, fleet.Late:
-		d.perform(to, d.m.step(now, d.ref.Pulse().Take()))
+		d.observe(now, to)
 	}
 	d.perform(to, d.m.step(now, message))
 }
@@ -81,8 +83,15 @@ func (d *Machine) NextTick() (time.Time, bool) { return d.m.nextTick() }
 
 // Tick says that the time has come which NextTick named, or a later one.
 func (d *Machine) Tick(now time.Time, to Shell) {
-	d.perform(to, d.m.step(now, d.ref.Pulse().Take()))
+	d.observe(now, to)
 	d.perform(to, d.m.step(now, tick{}))
+}
+
+// observe tells the machine what the streams have shown, before it judges their silence.
+func (d *Machine) observe(now time.Time, to Shell) {
+	beats := d.ref.Pulse().Take()
+	beats.Peers = fleet.Peers(to.Others(), d.ref)
+	d.perform(to, d.m.step(now, beats))
 }
 
 // Fail says that the actor has failed at a message: nothing is granted before the next epoch has recovered.
@@ -123,7 +132,7 @@ func (d *Machine) perform(to Shell, effects []effect) {
 		case giveUp: // no process here is ours
 		case suspected, struck: // nobody counts them here
 		case evict:
-			to.Evict(d.m.life.incarnation, e.hung, e.why)
+			to.Evict(e.Leaving)
 		default:
 			panic(fmt.Sprintf("replica: no shell does %T", e))
 		}

@@ -50,11 +50,8 @@ type (
 	suspected struct{}
 	// struck reports that the replica is taken out.
 	struck struct{ kind strikeKind }
-	// evict has every attempt leave that runs here, if there is another place for it.
-	evict struct {
-		hung bool // the engine is not known to work on them any more
-		why  string
-	}
+	// evict has attempts leave that run here, if there is another place for them.
+	evict struct{ fleet.Leaving }
 )
 
 func (grant) isEffect()        {}
@@ -93,7 +90,9 @@ type machine struct {
 	lastError   string
 
 	failedProbes int
-	mute         *time.Time // when a process of ours that answers no probe is given up; nil: it answers, or was given up
+	unanswered   *time.Time    // since when a replica that has nothing to do has answered no probe in time; nil: it has
+	mute         *time.Time    // when a process of ours that answers no probe is given up; nil: it answers, or was given up
+	muteFor      time.Duration // after how long
 	feedReady    bool
 	feedBy       time.Time // ready without the feed at this time
 
@@ -108,6 +107,9 @@ type machine struct {
 	coolingUntil time.Time
 	distrusts    int // failures of kind Operator in a row, likewise
 	distrustedTo time.Time
+
+	serves bool      // it takes new work
+	turned time.Time // since when it does, or does not
 
 	watch   watch
 	signs   signs
@@ -144,11 +146,14 @@ func newMachine(
 		// The children are new: a probe and the feed are awaited again, and requests with them.
 		m.state, m.feedBy = fleet.Warming, now.Add(cfg.FeedWait)
 	}
-	m.watch.life = now
+	m.watch.life, m.turned = now, now
+	if m.life.known == nil {
+		m.life.known = &known{}
+	}
 	m.signs = signs{token: now, silent: old.Held, held: old.Held}
 	if old.Hung {
-		giveUpAt := now.Add(cfg.HangGiveUp)
-		m.watch.phase, m.watch.until, m.watch.notBefore, m.watch.giveUp = hung, now, now, &giveUpAt
+		m.watch.phase, m.watch.until, m.watch.notBefore = hung, now, now
+		m.restartBy(now, now)
 	}
 	if awaited > 0 {
 		m.recovering, m.awaited, m.openAt = true, awaited, now.Add(cfg.AnnounceWait)
@@ -175,6 +180,7 @@ func (m *machine) step(now time.Time, message any) []effect {
 		m.reserve(now, e)
 	case fleet.Started:
 		if m.ledger.Start(e.Ticket, now) {
+			m.computed(now, e.Ticket)
 			m.sheds, m.distrusts = 0, 0
 			m.emit(publish{room: m.climb(now)})
 		}
@@ -225,7 +231,15 @@ func (m *machine) step(now time.Time, message any) []effect {
 	if prefilling && m.ledger.Tickets(ledger.Reserved) == 0 {
 		m.prefilledAt = now
 	}
+	m.turn(now)
 	return m.out
+}
+
+// turn notes when the replica begins or ceases to take new work.
+func (m *machine) turn(now time.Time) {
+	if serves := m.state.Routable() && !m.recovering && m.watch.phase != suspect; serves != m.serves {
+		m.serves, m.turned = serves, now
+	}
 }
 
 func (m *machine) reserve(now time.Time, r *fleet.Reserve) {
@@ -386,7 +400,9 @@ func (m *machine) announced(now time.Time, a fleet.Announced) {
 			}
 		default:
 			if m.ledger.Restore(now, t.Claim, t.State, t.Produced) && t.State == ledger.Reserved {
-				m.watch.queue = append(m.watch.queue, prefill{ticket: t.Claim.Ticket, tokens: t.Claim.PrefillTokens})
+				m.watch.queue = append(m.watch.queue, prefill{
+					ticket: t.Claim.Ticket, at: t.Began, work: fleet.Work{PromptTokens: t.Claim.PrefillTokens},
+				})
 			}
 			m.watch.life = now
 		}
@@ -447,6 +463,7 @@ func (m *machine) snapshot() *fleet.Snapshot {
 		ID: m.cfg.ID, Epoch: m.epoch, Incarnation: m.life.incarnation, State: m.state, Recovering: m.recovering,
 		Told: m.told, Load: m.ledger.Load(), Answered: m.answered, CoolingUntil: m.coolingUntil, EngineModel: m.engineModel, EngineNames: m.engineNames,
 		Adapters: m.adapters, EngineLoad: m.engineLoad, LastError: m.lastError, Since: m.since,
+		Turned: m.turned, Life: m.watch.showed, Seen: m.life.known.seen,
 		Suspect: m.watch.phase == suspect, Hung: m.watch.phase == hung, QuotaSeats: m.ramp.quota(), StepP99: m.stepP99(),
 		PrefilledAt: m.prefilledAt, LeaveBy: m.leaveBy, Kept: m.keep, Strikes: m.strikes.Strikes(),
 	}

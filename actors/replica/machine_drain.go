@@ -49,7 +49,7 @@ func (m *machine) leave(now time.Time) {
 	again := now.Add(leaveAgain)
 	m.leaveBy = &again
 	m.emit(publish{})
-	m.emit(evict{false, "the replica is being drained"})
+	m.emit(evict{fleet.Leaving{Incarnation: m.life.incarnation, Why: "the replica is being drained"}})
 }
 
 func (m *machine) nextLeave() (time.Time, bool) {

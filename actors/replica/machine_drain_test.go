@@ -26,7 +26,7 @@ func TestDrainDeadline(t *testing.T) {
 	w.pass(2*time.Second, true)
 	e, ok := find[evict](w.all)
 	require.True(t, ok)
-	require.False(t, e.hung)
+	require.False(t, e.Hung)
 	w.pass(10*time.Second, true)
 	require.GreaterOrEqual(t, count[evict](w.all), 10)
 	require.Equal(t, fleet.Draining, w.m.state)

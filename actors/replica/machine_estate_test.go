@@ -214,4 +214,11 @@ func (deafShell) Entered(fleet.State, fleet.State, string)        {}
 func (deafShell) Alarm(string)                                    {}
 func (deafShell) SendCanary(uint64, string)                       {}
 func (deafShell) CancelCanary()                                   {}
-func (deafShell) Evict(uint64, bool, string)                      {}
+func (deafShell) Evict(fleet.Leaving)                             {}
+
+// Others are one that is well and has been seen at prompts of some length.
+func (deafShell) Others() []*fleet.Ref {
+	ref := fleet.NewRef("b", "m", &stub{}, nil)
+	ref.Publish(&fleet.Snapshot{ID: "b", State: fleet.Ready, Seen: &fleet.Seen{PromptTokens: 1000}})
+	return []*fleet.Ref{ref}
+}

@@ -241,7 +241,6 @@ func TestWhatLingersIsOnHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, ticket := lingers(t, withoutFeed)
-			b.m.watch.alone = true
 			c.goes(b)
 			b.now = b.now.Add(time.Minute)
 			b.step(fleet.Progress{Ticket: ticket, Produced: 1})

@@ -14,7 +14,7 @@ import (
 
 func (m *machine) probed(now time.Time, p Probed) {
 	s := p.Status
-	m.failedProbes, m.mute = 0, nil
+	m.failedProbes, m.mute, m.unanswered = 0, nil, nil
 	m.shown(p.Began)
 	if p.Early {
 		m.emit(publish{}) // the same answer comes again
@@ -90,7 +90,7 @@ func (m *machine) rebirth(s engine.Status) {
 	if m.life.since = m.life.seen; !m.life.seen.IsZero() {
 		m.life.since = m.life.seen.Add(-m.cfg.ReachWait)
 	}
-	m.life.evidence, m.life.steps, m.life.said = s.Incarnation, nil, nil
+	m.life.evidence, m.life.steps, m.life.said, m.life.known = s.Incarnation, nil, nil, &known{}
 	m.ledger.EndGranted(m.life.since, ledger.Lost)
 	m.coolingUntil, m.sheds = time.Time{}, 0
 	m.distrustedTo, m.distrusts = time.Time{}, 0
@@ -255,9 +255,7 @@ func (m *machine) probeFailed(now time.Time, p ProbeFailed) {
 	default:
 		m.signs.silent = true
 	}
-	if late && (m.signs.there.After(p.Began) || m.busy()) {
-		// Busy is not dead: its streams went on meanwhile or, if they are silent too, the rule that finds hung engines judges
-		// them, by what they were predicted to take.
+	if late && m.mayBeLate(now, p.Began) {
 		m.emit(publish{room: expired})
 		return
 	}
@@ -270,10 +268,12 @@ func (m *machine) probeFailed(now time.Time, p ProbeFailed) {
 			m.enter(now, fleet.Degraded, m.lastError)
 		case m.state == fleet.Starting || m.state == fleet.Down:
 			m.enter(now, fleet.Down, m.lastError)
-		case m.failedProbes >= m.cfg.FailedProbes:
+		case m.failedProbes >= m.cfg.FailedProbes || late:
 			m.enter(now, fleet.Down, m.lastError)
-			m.deaf(now)
-			m.emit(voidIndex{})
+			m.deaf(now, late)
+			if !late {
+				m.emit(voidIndex{}) // somebody says that it is gone; whoever is only silent may have kept all
+			}
 		default:
 			m.emit(hurryProbe{})
 			m.emit(publish{room: expired})
@@ -286,6 +286,21 @@ func (m *machine) probeFailed(now time.Time, p ProbeFailed) {
 	case fleet.Gone, fleet.NumStates:
 		m.emit(publish{})
 	}
+}
+
+// mayBeLate says whether a probe that brings no answer in time is no failed one. Busy is not dead: of a replica that has something to
+// do the streams went on meanwhile or, if they are silent too, the rule that finds hung engines judges them, by what they were
+// predicted to take. Nor is one dead that is only slow to answer; what answers nothing for long is of no use.
+func (m *machine) mayBeLate(now, began time.Time) bool {
+	if m.signs.there.After(began) || m.busy() {
+		m.unanswered = nil
+		return true
+	}
+	if m.unanswered == nil {
+		m.unanswered = &began
+	}
+	serves := m.state == fleet.Ready || m.state == fleet.Warming || m.state == fleet.Degraded
+	return serves && now.Before(m.unanswered.Add(m.cfg.ProbePatience))
 }
 
 // settle moves a warming replica on when nothing is awaited any more.

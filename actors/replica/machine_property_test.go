@@ -155,11 +155,15 @@ func TestMachineAgainstList(t *testing.T) {
 	}
 }
 
+// well are the others of the model, one that knows any work and has nothing to do.
+var well = []fleet.Peer{{ID: "b", Serves: true, Turned: start, Room: 1, Seen: &fleet.Seen{PromptTokens: 1 << 20}}}
+
 func runMachine(t *rapid.T, did map[string]int) {
 	caps := rapid.SampledFrom([]engine.Capabilities{withFeed, withoutFeed}).Draw(t, "engine")
 	cfg := testConfig()
 	cfg.HangLeast, cfg.HangBlind = 20*time.Millisecond, 20*time.Millisecond // a few ticks
 	w := &walk{bench: newBench(t, cfg, caps), n: &naive{ended: map[scoring.Ticket]bool{}}, did: did}
+	w.m.watch.peers = rapid.SampledFrom([][]fleet.Peer{nil, well, well, well}).Draw(t, "others")
 	w.published = w.m.snapshot()
 	t.Repeat(map[string]func(*rapid.T){
 		"reserve":       w.reserveAny,
@@ -206,7 +210,7 @@ func runMachine(t *rapid.T, did map[string]int) {
 		},
 		"beats": func(t *rapid.T) {
 			at := w.now
-			w.act(t, fleet.Beats{Last: &at})
+			w.act(t, fleet.Beats{Last: &at, Peers: w.m.watch.peers})
 		},
 		"tick": w.tick,
 		"drain": func(t *rapid.T) {

@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"fmt"
-	"slices"
 	"time"
 
 	"plimsoll/actors/fleet"
@@ -27,6 +25,8 @@ type watch struct {
 	until time.Time // of doubt, suspicion, or of the next try to bring it back
 	next  time.Time // when a suspected one is looked at again
 	life  time.Time // the last sign of life while there was something to do
+	// showed is when its present work began, or it showed that it lives in another way than by a token of a stream.
+	showed time.Time
 	// unheard is how long it had been silent when the last request that it had left it for being late: what is granted next
 	// takes over from there, or one that hangs would never be found, whose requests all go away in time.
 	unheard time.Duration
@@ -37,12 +37,13 @@ type watch struct {
 	hurried time.Time                 // of which silence a probe was asked for ahead of time
 	queue   []prefill                 // of the tickets without a first token, in the order of their grants
 
-	alone     bool    // no other replica of the model serves
-	canary    *uint64 // the one under way
+	peers     []fleet.Peer // the other replicas of the model, as of the last beats
+	kind      strikeKind   // hung: why
+	canary    *uint64      // the one under way
 	canaries  uint64
 	dropped   bool           // the one under way was cancelled
 	notBefore time.Time      // hung: a strike keeps it out until then
-	giveUp    *time.Time     // hung: a process of ours is given up then; nil: it was
+	giveUp    *time.Time     // suspected or hung: a process of ours is given up then; nil: it was
 	breaks    int            // attempts that broke, without one that finished between them
 	breaksOf  scoring.Ticket // no ticket up to this one tells of another break
 }
@@ -56,8 +57,9 @@ type sample struct {
 // prefill is what a ticket's prompt is predicted to take.
 type prefill struct {
 	ticket scoring.Ticket
-	tokens scoring.Tokens
-	took   *time.Duration // nil: nobody knows how fast this replica is
+	at     time.Time // of its grant
+	work   fleet.Work
+	took   *time.Duration // as the router predicts it; nil: it does not know how fast this replica is
 }
 
 const (
@@ -86,56 +88,44 @@ func (m *machine) working() int {
 }
 
 // bound is how long the replica may be silent before it is suspected.
-func (m *machine) bound() time.Duration { return m.patience(stepFactor) }
-
-// patience is how long the engine may be silent: a number of its steps, or twice the prefill that it is at.
-func (m *machine) patience(steps int) time.Duration {
-	bound := m.cfg.HangLeast
-	if step, ok := m.watch.pace.step(); ok {
-		bound = max(bound, time.Duration(steps)*step)
-	} else if m.ledger.Tickets(ledger.Running) > 0 {
-		bound = max(bound, m.cfg.HangBlind)
-	}
+func (m *machine) bound() time.Duration {
 	took, known := m.prefilling()
 	if !known {
-		return max(bound, m.cfg.HangBlind)
+		return max(m.stepping(stepFactor), m.cfg.HangBlind)
 	}
-	return max(bound, prefillFactor*took)
+	return max(m.stepping(stepFactor), prefillFactor*took)
 }
 
-// prefilling is how long what the engine is prefilling is predicted to take: the oldest prompt and those that fit in a pass
-// with it. False: of some of it that is not known.
-func (m *machine) prefilling() (took time.Duration, known bool) {
-	w := &m.watch
-	over := func(p prefill) bool { return m.ledger.State(p.ticket) != ledger.Reserved }
-	for len(w.queue) > 0 && over(w.queue[0]) {
-		w.queue = w.queue[1:]
+// stepping is how long the engine may be silent for a number of its steps.
+func (m *machine) stepping(steps int) time.Duration {
+	if step, ok := m.watch.pace.step(); ok {
+		return max(m.cfg.HangLeast, time.Duration(steps)*step)
 	}
-	if len(w.queue) > 2*m.ledger.Tickets(ledger.Reserved)+prefillSpare {
-		w.queue = slices.DeleteFunc(w.queue, over)
+	if m.ledger.Tickets(ledger.Running) > 0 {
+		return max(m.cfg.HangLeast, m.cfg.HangBlind)
 	}
-	tokens := scoring.Tokens(0)
-	for _, p := range w.queue {
-		if over(p) {
-			continue
-		}
-		if p.took == nil {
-			return 0, false
-		}
-		took += *p.took
-		if tokens += p.tokens; tokens >= prefillBatch {
-			break
-		}
+	return m.cfg.HangLeast
+}
+
+// canaryWait is how long a canary may take: it waits for the prefill under way and needs a step. Behind a prefill of which nobody
+// knows how long it takes it proves nothing, however long it is waited for.
+func (m *machine) canaryWait() time.Duration {
+	wait := m.stepping(canaryFactor)
+	if took, known := m.prefilling(); known {
+		wait = max(wait, prefillFactor*took)
 	}
-	return took, true
+	return wait
 }
 
 // watched notes a grant. busy: there was something to do before it.
 func (m *machine) watched(now time.Time, r *fleet.Reserve, busy bool) {
 	if !busy {
+		m.watch.showed = now
 		m.watch.life = now.Add(-m.watch.unheard) // else it was silent because it had nothing to say
 	}
-	m.watch.queue = append(m.watch.queue, prefill{r.Claim.Ticket, r.Claim.PrefillTokens, r.Prefill})
+	work := r.Work
+	work.PromptTokens = r.Claim.PrefillTokens
+	m.watch.queue = append(m.watch.queue, prefill{r.Claim.Ticket, now, work, r.Prefill})
 }
 
 // late notes the silence of a replica whose last request leaves it because it has brought nothing in time.
@@ -148,7 +138,7 @@ func (m *machine) late(now time.Time, t scoring.Ticket) {
 // beats takes what the streams showed.
 func (m *machine) beats(now time.Time, b fleet.Beats) {
 	w := &m.watch
-	w.alone = b.Alone
+	w.peers = b.Peers
 	if w.phase < suspect {
 		w.pace.add(&b.Gaps)
 	} else {
@@ -168,17 +158,25 @@ func (m *machine) beats(now time.Time, b fleet.Beats) {
 func (m *machine) alive(now, at time.Time, why string) {
 	w := &m.watch
 	w.life, w.unheard = at, 0
+	if w.phase != calm {
+		w.showed = at
+	}
 	switch w.phase {
 	case calm:
 	case doubt:
 		w.phase = calm
+		m.emit(publish{})
 	case suspect:
-		w.phase = calm
+		w.phase, w.giveUp = calm, nil
 		w.pace.add(&w.held) // it was only slow
 		m.dropCanary()
 		m.emit(publish{room: true})
 	case hung:
 		if now.Before(w.notBefore) {
+			if w.kind == hangs {
+				m.restartBy(at, now)
+			}
+			m.emit(publish{})
 			return
 		}
 		m.revive(now, why)
@@ -188,7 +186,7 @@ func (m *machine) alive(now, at time.Time, why string) {
 
 // revive brings a replica back that hung.
 func (m *machine) revive(now time.Time, why string) {
-	m.watch.phase, m.watch.life, m.watch.unheard, m.failedProbes = calm, now, 0, 0
+	m.watch.phase, m.watch.life, m.watch.showed, m.watch.unheard, m.failedProbes = calm, now, now, 0, 0
 	m.dropCanary()
 	m.emit(hurryProbe{})
 	if m.state == fleet.Down {
@@ -236,6 +234,8 @@ func (m *machine) look(now time.Time) {
 				w.hurried = w.life
 				m.emit(hurryProbe{})
 			}
+		case m.excused(now):
+			w.next = now.Add(m.cfg.CanaryRetry)
 		case w.steps != nil:
 			w.phase, w.until = doubt, now.Add(m.cfg.HangDoubt)
 			m.emit(hurryProbe{})
@@ -250,25 +250,17 @@ func (m *machine) look(now time.Time) {
 		if late := now.Sub(w.next); late > 0 {
 			w.until = w.until.Add(late) // it was us who did not get to it, and maybe to its tokens
 		}
-		if !now.Before(m.canaryBy()) {
-			m.strike(now, hangs, fmt.Sprintf("it hangs: no token in %s, nor one for a canary", now.Sub(w.life).Round(time.Millisecond)))
-			return
+		if !now.Before(w.until) {
+			m.tooLate(now)
 		}
-		w.next = now.Add(watchEvery)
-		m.sendCanary() // again, if the one before failed
+		if w.phase == suspect {
+			w.next = now.Add(watchEvery)
+			m.sendCanary() // again, if the one before failed
+			m.outlast(now)
+		}
 	case hung:
 		m.tryHung(now)
 	}
-}
-
-// canaryBy is when the canary is late. Where nobody else serves its legs have no place to go to and new requests would be turned
-// away, so that it gets the longest time that there is: they wait meanwhile.
-func (m *machine) canaryBy() time.Time {
-	w := &m.watch
-	if w.alone {
-		return w.until.Add(m.cfg.HangBlind)
-	}
-	return w.until
 }
 
 // suspect sends a canary, and nothing else.
@@ -278,7 +270,8 @@ func (m *machine) suspect(now time.Time) {
 		w.phase = calm
 		return
 	}
-	w.phase, w.until, w.next = suspect, now.Add(m.patience(canaryFactor)), now.Add(watchEvery)
+	w.phase, w.until, w.next = suspect, now.Add(m.canaryWait()), now.Add(watchEvery)
+	m.restartBy(w.life, now)
 	m.emit(suspected{})
 	m.sendCanary()
 	m.emit(publish{})
@@ -299,11 +292,13 @@ func (k strikeKind) String() string { return [...]string{"hang", "breaks"}[k] }
 func (m *machine) strike(now time.Time, kind strikeKind, why string) {
 	w := &m.watch
 	m.lastError = why
-	w.phase, w.held, w.breaks = hung, [fleet.PaceBuckets]uint32{}, 0
+	w.phase, w.kind, w.held, w.breaks = hung, kind, [fleet.PaceBuckets]uint32{}, 0
 	w.notBefore = now.Add(m.strikes.Strike(now, m.rng))
 	w.until = w.notBefore
-	giveUpAt := now.Add(m.cfg.HangGiveUp)
-	w.giveUp = &giveUpAt
+	if kind == breaks {
+		giveUpAt := now.Add(m.cfg.HangGiveUp)
+		w.giveUp = &giveUpAt
+	}
 	m.emit(struck{kind})
 	m.emit(alarm{"it is taken out: " + why})
 	if m.state == fleet.Starting || m.state == fleet.Warming || m.state == fleet.Ready || m.state == fleet.Degraded {
@@ -311,7 +306,7 @@ func (m *machine) strike(now time.Time, kind strikeKind, why string) {
 	} else {
 		m.emit(publish{})
 	}
-	m.emit(evict{true, silent})
+	m.scatter(now)
 }
 
 // tryHung asks a replica that hung once more, and its legs to leave if they found no other place before.
@@ -321,18 +316,13 @@ func (m *machine) tryHung(now time.Time) {
 		return
 	}
 	w.until = now.Add(m.cfg.CanaryRetry)
-	if w.giveUp != nil && !now.Before(*w.giveUp) {
-		w.giveUp = nil
-		m.emit(giveUp{m.lastError})
-	}
+	m.outlast(now)
 	if w.canary == nil {
 		m.sendCanary()
 	} else {
 		m.dropCanary() // what it was sent may be lost; the next one follows when it has returned
 	}
-	if m.busy() {
-		m.emit(evict{true, silent})
-	}
+	m.scatter(now)
 }
 
 func (m *machine) sendCanary() {
@@ -400,15 +390,18 @@ func (m *machine) nextLook() (time.Time, bool) {
 			return time.Time{}, false
 		}
 		bound := m.bound()
-		if w.steps != nil && !w.hurried.Equal(w.life) {
+		switch {
+		case w.steps != nil && !w.hurried.Equal(w.life):
 			return w.life.Add(bound / 2), true
+		case w.next.After(w.life.Add(bound)):
+			return w.next, true // it is excused for the moment
 		}
 		return w.life.Add(bound), true
 	case doubt, hung:
 		return w.until, true
 	case suspect:
-		if by := m.canaryBy(); by.Before(w.next) {
-			return by, true
+		if w.until.Before(w.next) {
+			return w.until, true
 		}
 		return w.next, true
 	}

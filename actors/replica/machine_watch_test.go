@@ -17,9 +17,9 @@ import (
 type watched struct {
 	*bench
 
-	last  time.Time // its streams' last token
-	steps *uint64   // its counter; nil: it does not tell
-	alone bool      // nobody else serves
+	last  time.Time    // its streams' last token
+	steps *uint64      // its counter; nil: it does not tell
+	peers []fleet.Peer // the others; nil: one that is well
 }
 
 // newWatched returns one that has shown its pace, unless steps is 0.
@@ -68,13 +68,26 @@ func (w *watched) pass(d time.Duration, answers bool) {
 		}
 		w.now = at
 		last := w.last
-		w.at(0, fleet.Beats{Last: &last, Alone: w.alone})
+		w.at(0, fleet.Beats{Last: &last, Peers: w.others()})
 		if hurried := has[hurryProbe](w.at(0, tick{})); hurried && answers {
 			w.now = w.now.Add(time.Millisecond)
 			w.probe()
 		}
 	}
 	w.now = end
+}
+
+// others are the other replicas of the model.
+func (w *watched) others() []fleet.Peer {
+	if w.peers == nil {
+		return []fleet.Peer{peer("b")}
+	}
+	return w.peers
+}
+
+// peer is another replica that serves from the start and has nothing to do.
+func peer(id scoring.ReplicaID) fleet.Peer {
+	return fleet.Peer{ID: id, Serves: true, Turned: start, Room: 4}
 }
 
 // run has n requests run, with a first token now.
@@ -296,7 +309,8 @@ func TestStepCounter(t *testing.T) {
 		w.run(1)
 		w.pass(250*time.Millisecond+w.m.cfg.HangDoubt-1, false)
 		require.Equal(t, doubt, w.m.watch.phase)
-		require.Equal(t, ledger.None, w.reserve(w.claim()), "it is not suspected yet")
+		w.at(0, &fleet.Reserve{Claim: w.claim(), Incarnation: 1})
+		require.True(t, has[grant](w.bench.last), "it is not suspected yet")
 		w.pass(1, false)
 		require.Equal(t, suspect, w.m.watch.phase)
 	})
@@ -322,7 +336,7 @@ func hang(t *testing.T, counts bool) *watched {
 	require.Contains(t, w.m.snapshot().LastError, "canary")
 	e, ok := find[evict](w.all)
 	require.True(t, ok)
-	require.True(t, e.hung)
+	require.True(t, e.Hung)
 	require.False(t, has[voidIndex](w.all), "its cache is there when it goes on")
 	return w
 }
@@ -426,26 +440,6 @@ func TestStrikesGrow(t *testing.T) {
 	w.run(1)
 	w.pass(time.Second, true)
 	require.Equal(t, 1, w.m.snapshot().Strikes, "old ones are forgiven")
-}
-
-// TestTheLastOneGetsMoreTime: its requests have no other place, and new ones would be turned away.
-func TestTheLastOneGetsMoreTime(t *testing.T) {
-	w := newWatched(t, 100, false)
-	w.alone = true
-	w.run(1)
-	w.pass(10*time.Second, true)
-	require.True(t, w.m.snapshot().Suspect)
-	require.Equal(t, fleet.Ready, w.m.state)
-	require.Equal(t, ledger.Closed, w.reserve(w.claim()))
-	w.alone = false
-	w.pass(watchEvery, true)
-	require.True(t, w.m.snapshot().Hung, "another one serves now")
-
-	w = newWatched(t, 100, false)
-	w.alone = true
-	w.run(1)
-	w.pass(11*time.Second, true)
-	require.True(t, w.m.snapshot().Hung, "in the end it is down")
 }
 
 // TestOurOwnPausesAreNotTheEngines: a machine that was not called in time gives the canary as much more.

@@ -30,6 +30,7 @@ type life struct {
 	// seen is a moment at which no later life had begun: when the last probe was sent that showed this life or nobody.
 	seen    time.Time
 	refused bool // the last of those showed nobody
+	known   *known
 }
 
 // fail notes that the actor has failed at a message. It is called on the actor's goroutine.

@@ -60,7 +60,7 @@ func spawnedIn(t *testing.T, accord *fleet.Accord, e engine.Engine, alone func()
 		Accord: accord, Ranks: func([]int) {},
 		Ref: ref, Memory: NewMemory(), Indexes: NewIndexes("m"), Log: log, Meter: m.Register("r", "m"), Failed: func(supervise.Failed) {},
 		TellRouter: func(any) {}, Announce: func(scoring.ReplicaID, uint64) int { return 0 },
-		Evict: func(uint64, bool, string) {}, Alone: alone, Successor: alone, Gone: func() {},
+		Evict: func(fleet.Leaving) {}, Others: deafShell{}.Others, Successor: alone, Gone: func() {},
 		Middleware: func(string) actor.ReceiverMiddleware { return blow },
 		Supervise:  supervise.DefaultConfig(), Seed: 1,
 	}))

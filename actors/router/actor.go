@@ -282,8 +282,9 @@ func (a *routerActor) suppose(s *Suppose) {
 func (a *routerActor) TellCall(call *stream.Call, message any) { call.Tell(message) }
 
 // Reserve implements [Shell].
-func (a *routerActor) Reserve(ref *fleet.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
-	ref.Tell(&fleet.Reserve{Claim: claim, Incarnation: incarnation, Prefill: prefill, From: a.self})
+func (a *routerActor) Reserve(ref *fleet.Ref, r *fleet.Reserve) {
+	r.From = a.self
+	ref.Tell(r)
 }
 
 // GiveBack implements [Shell].

@@ -64,6 +64,12 @@ func (a *asked) predictedPrefill() *time.Duration {
 	return new(a.prefill)
 }
 
+// work is what the leg is for its engine.
+func (a *asked) work() fleet.Work {
+	r := a.by.call().Request
+	return fleet.Work{PromptTokens: a.place.Claim.PrefillTokens, Logprobs: r.TopLogprobs != nil, Schema: r.Schema, LoRA: r.LoRA}
+}
+
 func (by *asking) call() *stream.Call { return by.entry.sub.Call }
 
 // message is what the call is told.

@@ -48,6 +48,7 @@ type asked struct {
 	// prefill is how long its prompt is predicted to take its replica, and firstToken how long that takes behind all that waits
 	// there, where the replica has shown its own speed: predicted.
 	predicted           bool
+	seen                bool // the engine was seen at such work
 	prefill, firstToken time.Duration
 	// Its prompt counts as cached in this place, by these keys, until then.
 	cached struct {
@@ -289,7 +290,7 @@ func (m *machine) predict(now time.Time, a *asked, vs []view) {
 	others := m.pending(v.ref.ID).pending
 	others.Requests, others.PrefillTokens = others.Requests-1, others.PrefillTokens-c.PrefillTokens
 	at := cost.ReplicaAt(now, &v.snap.Load, others, rates)
-	a.predicted = true
+	a.predicted, a.seen = true, v.snap.Seen.Covers(a.work())
 	a.prefill = seconds(rates.PrefillSeconds(c.PrefillTokens, c.PromptTokens-c.PrefillTokens) + rates.StepSeconds)
 	a.firstToken = a.prefill + seconds(at.WaitSeconds)
 }
@@ -315,7 +316,7 @@ func (m *machine) granted(now time.Time, g *fleet.Granted, vs []view) {
 	m.answer(a)
 	p := a.place
 	p.Epoch = g.Snapshot.Epoch
-	if a.predicted {
+	if a.predicted && a.seen {
 		p.FirstToken = new(a.firstToken)
 	}
 	a.by.placed = append(a.by.placed, p)

@@ -361,9 +361,15 @@ func TestFirstTokenIsPredicted(t *testing.T) {
 		r.now = r.now.Add(time.Second)
 		r.step(stream.FirstToken{Replica: "a", PrefillTokens: 100, Took: 100 * time.Millisecond})
 	}
+	r.site("a").snap.Seen = &fleet.Seen{PromptTokens: 300}
 	rates := r.m.learner.Rates("a")
 	got := place(2, 300)
 	require.NotNil(t, got.FirstToken)
 	require.InEpsilon(t, rates.PrefillSeconds(300, 0)+rates.StepSeconds, got.FirstToken.Seconds(), 1e-6)
 	require.Nil(t, place(3, 900).FirstToken)
+
+	r.site("a").snap.Seen = &fleet.Seen{PromptTokens: 150}
+	require.Nil(t, place(4, 300).FirstToken, "no prompt of half this length was ever seen there: it may take any time")
+	r.site("a").snap.Seen = nil
+	require.Nil(t, place(5, 300).FirstToken)
 }

@@ -137,7 +137,7 @@ func (m *machine) fits(now time.Time, e *entry, a stream.Ask, plan *ledger.Plan,
 		f.OverlapTokens = h.tokens
 		shapes[b.kind].ride(f, min(h.device, b.pinned))
 	}
-	if e.prompt(a).Raw || e.sub.Call.Request.LoRA != "" || len(chosen) > 0 || len(e.bars) > 0 || a.Produced > 0 {
+	if e.prompt(a).Raw || e.sub.Call.Request.LoRA != "" || len(chosen) > 0 || len(e.bars) > 0 || len(a.Only) > 0 || a.Produced > 0 {
 		m.special(now, e, a, plan, vs, chosen)
 	}
 	return fits
@@ -152,6 +152,7 @@ func (sh *shape) ride(f *policy.Fit, blocks scoring.Blocks) {
 // special fills in what is not the same for all legs with a prompt, or not yet known when it is looked up.
 func (m *machine) special(now time.Time, e *entry, a stream.Ask, plan *ledger.Plan, vs []view, chosen []*asked) {
 	raw, lora := e.prompt(a).Raw, e.sub.Call.Request.LoRA
+	only := slices.ContainsFunc(vs, func(v view) bool { return v.snap.Serves() && slices.Contains(a.Only, v.ref.ID) })
 	for i := range vs {
 		at, f := &m.pass.spots[i], &m.scratch.fits[i]
 		if raw {
@@ -166,7 +167,7 @@ func (m *machine) special(now time.Time, e *entry, a stream.Ask, plan *ledger.Pl
 			m.scratch.shapes[m.pass.bases[i].kind].ride(f, full) // another leg brings the prompt there
 		}
 		if vs[i].snap.Told {
-			f.Barred = e.barred(now, vs[i]) ||
+			f.Barred = e.barred(now, vs[i]) || only && !slices.Contains(a.Only, vs[i].ref.ID) ||
 				a.Produced > 0 && m.resumed.full(vs[i].ref.ID, max(1, plan.PromptTokens-f.OverlapTokens), m.cfg.ResumePrefillTokens)
 		}
 	}

@@ -8,14 +8,13 @@ import (
 	"plimsoll/actors/fleet"
 	"plimsoll/actors/stream"
 	"plimsoll/scoring"
-	"plimsoll/scoring/ledger"
 )
 
 // Shell does what a router's machine asks for, in the order in which it is called.
 type Shell interface {
 	TellCall(call *stream.Call, message any)
-	// Reserve asks a replica's actor, which answers with [fleet.Granted] or [fleet.Refused]. prefill is [fleet.Reserve]'s.
-	Reserve(ref *fleet.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration)
+	// Reserve asks a replica's actor, which answers with [fleet.Granted] or [fleet.Refused]. From is left to the shell.
+	Reserve(ref *fleet.Ref, r *fleet.Reserve)
 	// GiveBack ends a ticket that was granted and can't be used.
 	GiveBack(ref *fleet.Ref, ticket scoring.Ticket)
 	// Turned tells of a submission that was turned away. For statistics.
@@ -35,7 +34,9 @@ func perform(effects []effect, to Shell, granted grants) {
 		case tellCall:
 			to.TellCall(e.call, e.message)
 		case reserve:
-			to.Reserve(e.place.Ref, e.place.Claim, e.place.Incarnation, e.predictedPrefill())
+			to.Reserve(e.place.Ref, &fleet.Reserve{
+				Claim: e.place.Claim, Incarnation: e.place.Incarnation, Prefill: e.predictedPrefill(), Work: e.work(),
+			})
 		case placed:
 			to.TellCall(e.by.call(), e.message())
 		case giveBack:

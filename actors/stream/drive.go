@@ -73,6 +73,16 @@ func (d *Machine) Timeout(now time.Time, to Shell) { d.perform(to, d.m.step(now,
 // ends, and answers restarted replicas for them, as those do in a call's stead that outlive it.
 func (d *Machine) Done() bool { return d.m.done() }
 
+// Twice counts the legs that wait, or waited, for their first token on a second replica that fell silent with them.
+func (d *Machine) Twice() (n int) {
+	for _, l := range d.m.legs {
+		if l.twice {
+			n++
+		}
+	}
+	return n
+}
+
 // Open counts the attempts that have not returned.
 func (d *Machine) Open() int { return len(d.m.attempts) }
 

@@ -128,7 +128,7 @@ func TestAnAnswerThatBreaksEngines(t *testing.T) {
 					r.do(text(id, b.tokens))
 				}
 				if b.moved {
-					r.do(Leave{Ref: r.ref(name), Incarnation: 1})
+					r.do(Leave{Ref: r.ref(name), Leaving: fleet.Leaving{Incarnation: 1}})
 				} else {
 					r.do(attemptEnded{id, failure(b.kind)})
 				}
@@ -141,18 +141,18 @@ func TestAnAnswerThatBreaksEngines(t *testing.T) {
 // TestMovedOff: a replica that is emptied is no bad one. It takes nothing new while it drains, and may be asked again after that.
 func TestMovedOff(t *testing.T) {
 	r := begin(t, &Request{}, "ab")
-	effects := r.m.step(r.now, Leave{Ref: r.ref("a"), Incarnation: 1, Why: "drain"})
+	effects := r.m.step(r.now, Leave{Ref: r.ref("a"), Leaving: fleet.Leaving{Incarnation: 1, Why: "drain"}})
 	require.Empty(t, submitted(t, effects).Legs[0].Excluded)
 	require.Equal(t, fault.NoReplica, submitted(t, effects).Legs[0].LastFault.Kind)
 	r.run(100, "b")
-	effects = r.m.step(r.now, Leave{Ref: r.ref("b"), Incarnation: 1, Hung: true, Why: "hung"})
+	effects = r.m.step(r.now, Leave{Ref: r.ref("b"), Leaving: fleet.Leaving{Incarnation: 1, Hung: true, Why: "hung"}})
 	require.Equal(t, []Exclusion{{Replica: "b", Incarnation: 1, Process: true}}, submitted(t, effects).Legs[0].Excluded)
 	require.Equal(t, fault.Deadline, submitted(t, effects).Legs[0].LastFault.Kind)
 	r.run(100, "a")
 	r.do(text(3, "c"))
 
 	r = begin(t, &Request{Resume: ResumeOff}, "ab")
-	require.Contains(t, r.do(Leave{Ref: r.ref("a"), Incarnation: 1, Why: "drain"}), "ended: no_replica")
+	require.Contains(t, r.do(Leave{Ref: r.ref("a"), Leaving: fleet.Leaving{Incarnation: 1, Why: "drain"}}), "ended: no_replica")
 }
 
 // TestCancelWhileAnAnswerIsBroken: nothing else than the client's leaving is needed.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"plimsoll/actors/fault"
+	"plimsoll/actors/fleet"
 	"plimsoll/engine"
 )
 
@@ -113,7 +114,7 @@ func TestNothingIsPredicted(t *testing.T) {
 // TestRace is a request with two attempts, a on its first replica and b on the other, and what becomes of it.
 func TestRace(t *testing.T) {
 	leave := func(r *rig, name string, hung bool) []string {
-		return r.do(Leave{Ref: r.ref(name), Incarnation: 1, Hung: hung})
+		return r.do(Leave{Ref: r.ref(name), Leaving: fleet.Leaving{Incarnation: 1, Hung: hung}})
 	}
 	for name, c := range map[string]struct {
 		first, second string

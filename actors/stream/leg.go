@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"plimsoll/engine"
+	"plimsoll/scoring"
 	"plimsoll/tokenizer/detok"
 )
 
@@ -41,10 +42,15 @@ type legState struct {
 	input    []uint32 // prompt and journal, for the next attempt; nil: the prompt alone
 	// giver is the first attempt that gave a token: what engines say of the prompt counts from it alone. 0: none has.
 	giver     uint64
-	fruitless int     // attempts in a row that took what it had produced and added nothing
-	retrying  bool    // it has a share in the retry budget
-	parked    *Ask    // what it wants as soon as it has one; nil: it does not wait for that
-	breach    *breach // nil: its stream of tokens is not broken
+	fruitless int // attempts in a row that took what it had produced and added nothing
+	// silenced counts the replicas that it left for their silence while they computed its prompt, or after it had waited for the
+	// first token in vain: it may be the cause. twice: the next one fell silent too, and it waits there.
+	silenced int
+	twice    bool
+	only     []scoring.ReplicaID // where its next attempt may go, see Ask
+	retrying bool                // it has a share in the retry budget
+	parked   *Ask                // what it wants as soon as it has one; nil: it does not wait for that
+	breach   *breach             // nil: its stream of tokens is not broken
 }
 
 func newLeg(req *Request, model Model, index int) *legState {
@@ -61,6 +67,7 @@ func newLeg(req *Request, model Model, index int) *legState {
 func (l *legState) restart(req *Request, model Model) {
 	fresh := newLeg(req, model, l.index)
 	fresh.attempts, fresh.excluded, fresh.giver, fresh.breach = l.attempts, l.excluded, l.giver, l.breach
+	fresh.silenced, fresh.twice, fresh.only = l.silenced, l.twice, l.only
 	*l = *fresh
 }
 

@@ -258,6 +258,7 @@ func (m *machine) attempt(now time.Time, p Placement) {
 	l := m.legs[p.Leg]
 	m.nextID++
 	l.attempts++
+	l.only = nil
 	a := &attempt{
 		id: m.nextID, leg: l, place: p, base: l.produced, input: l.input, began: now, last: now, stepped: now,
 	}

@@ -20,13 +20,14 @@ type attempt struct {
 	limit    int      // what the leg may have produced at its end
 	input    []uint32 // its prompt: the leg's and what it had produced
 	began    time.Time
-	last     time.Time // of its last token
-	produced int       // tokens of this attempt
-	cached   *int      // prompt tokens that the engine found in its cache; nil: it has not said
-	told     *int      // length of a prompt that the engine rendered; nil: it has not said
-	started  bool      // the replica was told of the first token
-	reported int       // tokens at the last Progress message
-	stepped  time.Time // when that was
+	last     time.Time     // of its last token
+	produced int           // tokens of this attempt
+	cached   *int          // prompt tokens that the engine found in its cache; nil: it has not said
+	told     *int          // length of a prompt that the engine rendered; nil: it has not said
+	started  bool          // the replica was told of the first token
+	reported int           // tokens at the last Progress message
+	stepped  time.Time     // when that was
+	excused  time.Duration // how much longer it is waited for because its replica gives nobody anything
 	// settled is since when the leg needs no more of it; its end is awaited, so that nothing lingers. nil: it is needed.
 	settled *time.Time
 	cut     bool // the engine said that somebody else aborted it
@@ -335,11 +336,35 @@ func (m *machine) deadline(a *attempt) (time.Time, bool) {
 		return time.Time{}, false
 	case a.settled != nil:
 		return a.settled.Add(m.cfg.SettleTimeout), true
-	case a.produced == 0:
-		return a.began.Add(m.patience(m.cfg.FirstTokenTimeout, a.place.FirstToken, firstTokenFactor)), true
 	default:
-		return a.last.Add(m.patience(m.cfg.TokenTimeout, a.place.Step, stepFactor)), true
+		sooner, latest := m.limits(a)
+		return a.last.Add(min(latest, sooner+a.excused)), true
 	}
+}
+
+// limits are how long an attempt may be silent where its replica serves others, and in any case. A leg that has no other place to go
+// to, because its answer cannot go on there or because it has put two replicas at risk, is waited for as long as can be.
+func (m *machine) limits(a *attempt) (sooner, latest time.Duration) {
+	l := a.leg
+	if a.produced == 0 {
+		latest = m.cfg.FirstTokenTimeout
+		if l.silenced > 0 {
+			return latest, latest
+		}
+		return m.patience(latest, a.place.FirstToken, firstTokenFactor), latest
+	}
+	latest = m.cfg.TokenTimeout
+	if how, _ := m.way(l); how == nohow {
+		return latest, latest
+	}
+	return m.patience(latest, a.place.Step, stepFactor), latest
+}
+
+// silent says whether a replica has given nobody anything since an attempt's last token: then it is its own actor that judges it, and
+// not the requests that wait for it.
+func silent(a *attempt) bool {
+	last, ever := a.place.Ref.Pulse().Last()
+	return !(ever && last.After(a.last)) && !a.place.Ref.Snapshot().Life.After(a.last)
 }
 
 // How many times as long as predicted an attempt may take. A replica that hangs as a whole is found much sooner by its own
@@ -369,11 +394,28 @@ func (m *machine) timeout(now time.Time) {
 			m.abort(a)
 			continue
 		}
+		if _, latest := m.limits(a); now.Before(a.last.Add(latest)) && silent(a) {
+			a.excused += m.cfg.StallLeast
+			continue
+		}
 		// The replica hears of the stall now; what the attempt holds lingers there.
 		stalled := &engine.Failure{Kind: engine.Stalled, Message: "no token in time"}
 		m.emit(toReplica{a.place.Ref, fleet.AttemptFailed{Attempt: a.known(), Failure: stalled}})
 		m.stop(a, false)
+		if a.produced == 0 && !m.mayRetry(a.leg) {
+			m.fail(faultOf(stalled))
+			return
+		}
 		m.reroute(now, a, stalled, failed)
 	}
 	m.askHedge(now)
+}
+
+// mayRetry says whether a leg that has waited for its first token in vain may put another replica at risk.
+func (m *machine) mayRetry(l *legState) bool {
+	if l.silenced > 0 && !m.hedge.open() {
+		return false
+	}
+	l.silenced++
+	return true
 }

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"slices"
 	"time"
 
 	"plimsoll/actors/fleet"
@@ -8,7 +9,7 @@ import (
 )
 
 // leave has the attempts on a replica go on elsewhere: as after a stall, but of a replica that is only to be emptied nothing
-// bad is said.
+// bad is said. An attempt that would not get on by it stays where a replica is only silent: it may be slow.
 func (m *machine) leave(now time.Time, e Leave) {
 	for _, id := range sortedKeys(m.attempts) {
 		a := m.attempts[id]
@@ -16,6 +17,10 @@ func (m *machine) leave(now time.Time, e Leave) {
 		if !here || a.aborted || a.settled != nil || m.ended {
 			continue
 		}
+		if e.Hung && !m.mayLeave(a, &e.Leaving) {
+			continue
+		}
+		a.leg.only = e.Only
 		stalled := &engine.Failure{Kind: engine.Stalled, Message: e.Why}
 		if e.Hung {
 			m.emit(toReplica{e.Ref, fleet.AttemptFailed{Attempt: a.known(), Failure: stalled}})
@@ -29,6 +34,30 @@ func (m *machine) leave(now time.Time, e Leave) {
 		}
 		m.reroute(now, a, stalled, why)
 	}
+}
+
+// mayLeave says whether an attempt may be taken away from a replica that is silent. It may not if its answer could only fail by that.
+// One that may be the cause of the silence is tried on one other replica, and if that falls silent too it puts no further one at risk:
+// it waits there, until its own time is up.
+func (m *machine) mayLeave(a *attempt, e *fleet.Leaving) bool {
+	l, ticket := a.leg, a.place.Claim.Ticket
+	if e.Tickets != nil && !slices.Contains(e.Tickets, ticket) {
+		return false
+	}
+	suspect := a.produced == 0 && slices.Contains(e.Suspects, ticket)
+	if suspect && l.silenced > 0 {
+		l.twice = l.twice || e.Try
+		return false
+	}
+	how, _ := m.way(l)
+	fruitless := a.produced == 0 && l.produced > 0 && l.fruitless+1 >= m.cfg.FruitlessMax
+	if suspect && !e.Try || how == nohow || l.attempts >= m.cfg.AttemptsMax || fruitless {
+		return false
+	}
+	if suspect {
+		l.silenced++
+	}
+	return true
 }
 
 // summary lists the answers as they are at the end; none if the prompts never became known.

@@ -482,7 +482,7 @@ func TestWhatLingersIsReported(t *testing.T) {
 		"the client leaves": {clientGone{}, "p: linger 1"},
 		"it breaks":         {attemptEnded{1, failure(engine.Broken)}, "p: attempt failed 1 broken"},
 		"it stalls":         {timeout{}, "p: attempt failed 1 stalled"},
-		"it is to leave":    {Leave{Incarnation: 1, Why: "drained"}, "p: linger 1"},
+		"it is to leave":    {Leave{Leaving: fleet.Leaving{Incarnation: 1, Why: "drained"}}, "p: linger 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, DefaultConfig(), &Request{})

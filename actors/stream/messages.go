@@ -89,6 +89,8 @@ type Ask struct {
 	MaxTokens *int
 	// Excluded are lives of engines that failed this leg.
 	Excluded []Exclusion
+	// Only are the replicas that it may go to while any of them serves; nil: all.
+	Only []scoring.ReplicaID
 	// LastFault is why the last attempt failed, nil if there was none: it decides the error if nobody else is left. Since is
 	// when that was.
 	LastFault *fault.Fault
@@ -127,10 +129,9 @@ type (
 	}
 	// Leave: attempts on a life of a replica are to go on elsewhere. From that replica's actor.
 	Leave struct {
-		Ref         *fleet.Ref
-		Incarnation uint64
-		Hung        bool // else the engine works, and is to be emptied
-		Why         string
+		fleet.Leaving
+
+		Ref *fleet.Ref
 	}
 	// Shutdown ends the request: this node goes down. From the system.
 	Shutdown struct{ Fault *fault.Fault }

@@ -68,10 +68,10 @@ func newNode(t *testing.T, engines ...*script) *node {
 			Announce: func(_ scoring.ReplicaID, epoch uint64) int {
 				return n.live.Tell(ReplicaRestarted{Ref: ref, Epoch: epoch})
 			},
-			Evict: func(incarnation uint64, hung bool, why string) {
-				n.live.Tell(Leave{Ref: ref, Incarnation: incarnation, Hung: hung, Why: why})
+			Evict: func(leaving fleet.Leaving) {
+				n.live.Tell(Leave{Ref: ref, Leaving: leaving})
 			},
-			Alone:      func() bool { return len(engines) == 1 },
+			Others:     func() []*fleet.Ref { return n.refs },
 			Successor:  func() bool { return false },
 			Middleware: n.middleware, Supervise: supervise.DefaultConfig(),
 		}).Configure(actor.WithGuardian(strategy))))

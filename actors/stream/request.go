@@ -28,6 +28,7 @@ type Request struct {
 	TopLogprobs       *int // nil: none; else that many alternatives beside each token
 	SkipSpecialTokens bool // leave special tokens out of the text
 	CacheSalt         string
+	Schema            bool   // the engine binds the answer to a grammar
 	LoRA              string // the engines' name of the adapter; "" for the base model
 	Tenant            string // API key's name, else "default"
 	Session           string // "" if the client named none

@@ -289,7 +289,7 @@ func (m *machine) begun() bool {
 
 // ask is what a leg wants now: a place for its prompt and its journal.
 func (m *machine) ask(l *legState) Ask {
-	a := Ask{Leg: l.index, Prompt: l.prompt, Excluded: l.excluded, Produced: l.produced}
+	a := Ask{Leg: l.index, Prompt: l.prompt, Excluded: l.excluded, Only: l.only, Produced: l.produced}
 	if l.produced > 0 {
 		left := l.limit - l.produced
 		a.MaxTokens = &left

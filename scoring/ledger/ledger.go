@@ -299,6 +299,18 @@ func (l *Ledger) NextExpiry() (time.Time, bool) {
 	return next, found
 }
 
+// In lists the tickets that are in a state, in order.
+func (l *Ledger) In(s State) []scoring.Ticket {
+	out := make([]scoring.Ticket, 0, l.states[s])
+	for t, b := range l.tickets {
+		if b.state == s {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, scoring.Ticket.Compare)
+	return out
+}
+
 // Tickets is how many tickets are in a state; those that have ended are not counted.
 func (l *Ledger) Tickets(s State) int { return l.states[s] }
 

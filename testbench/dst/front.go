@@ -199,10 +199,10 @@ func (f *front) TellCall(handle *stream.Call, message any) {
 }
 
 // Reserve implements router.Shell.
-func (f *front) Reserve(ref *fleet.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
-	w := f.w
+func (f *front) Reserve(ref *fleet.Ref, r *fleet.Reserve) {
+	w, claim := f.w, r.Claim
 	h := w.hostOf(ref)
-	w.note(noteReserve, h.n, claim.Ticket.Number, incarnation)
+	w.note(noteReserve, h.n, claim.Ticket.Number, r.Incarnation)
 	rec := w.ticket(claim.Ticket.Number)
 	rec.reserved, rec.host = w.now, h
 	w.checkTurn(h, claim)
@@ -210,7 +210,7 @@ func (f *front) Reserve(ref *fleet.Ref, claim ledger.Claim, incarnation uint64, 
 		// From now on the router counts the prompt as cached there.
 		h.feed.slot.speculate(w.now, claim.Ticket.Number, claim.SharedKeys, claim.PromptTokens%blockTokens == 0, w.plan.router.SpeculationTTL)
 	}
-	h.box.post(&f.box, &fleet.Reserve{Claim: claim, Incarnation: incarnation, Prefill: prefill})
+	h.box.post(&f.box, r)
 }
 
 // GiveBack implements router.Shell.

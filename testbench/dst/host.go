@@ -283,22 +283,22 @@ type canaryDone struct {
 }
 
 // Evict implements replica.Shell.
-func (h *host) Evict(incarnation uint64, hung bool, why string) {
+func (h *host) Evict(leaving fleet.Leaving) {
 	w := h.w
-	other := func(r *fleet.Ref) bool {
-		s := r.Snapshot()
-		return r != h.ref && s.State.Routable() && !s.Suspect && !s.Recovering
-	}
+	other := func(r *fleet.Ref) bool { return r != h.ref && r.Snapshot().Serves() }
 	if !slices.ContainsFunc(w.router.fleet, other) {
 		return
 	}
-	w.note(noteEvict, h.n, incarnation, 0)
+	w.note(noteEvict, h.n, leaving.Incarnation, 0)
 	for _, c := range w.calls {
 		if c.listens() {
-			c.box.post(&h.box, stream.Leave{Ref: h.ref, Incarnation: incarnation, Hung: hung, Why: why})
+			c.box.post(&h.box, stream.Leave{Ref: h.ref, Leaving: leaving})
 		}
 	}
 }
+
+// Others implements replica.Shell.
+func (h *host) Others() []*fleet.Ref { return h.w.router.fleet }
 
 // close stops the actor of a replica that has left.
 func (h *host) close() {

@@ -3,7 +3,6 @@ package dst
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"plimsoll/actors/fault"
 	"plimsoll/actors/fleet"
@@ -124,14 +123,14 @@ func (g granting) Refuse(t scoring.Ticket, why ledger.Reason) {
 type riding struct{ *front }
 
 // Reserve implements router.Shell.
-func (r riding) Reserve(ref *fleet.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
+func (r riding) Reserve(ref *fleet.Ref, m *fleet.Reserve) {
 	pins := r.w.hostOf(ref).books.pins
 	n := 0
-	for n < len(claim.SharedKeys) && pins[claim.SharedKeys[n]] > 0 {
+	for n < len(m.Claim.SharedKeys) && pins[m.Claim.SharedKeys[n]] > 0 {
 		n++
 	}
-	claim.SharedKeys = claim.SharedKeys[n:]
-	r.front.Reserve(ref, claim, incarnation, prefill)
+	m.Claim.SharedKeys = m.Claim.SharedKeys[n:]
+	r.front.Reserve(ref, m)
 }
 
 func claimPlants() []Plant {

@@ -79,8 +79,8 @@ func (f *front) TellCall(call *stream.Call, message any) {
 }
 
 // Reserve implements [router.Shell].
-func (f *front) Reserve(ref *fleet.Ref, claim ledger.Claim, incarnation uint64, prefill *time.Duration) {
-	f.w.post(f.w.hostOf(ref), &fleet.Reserve{Claim: claim, Incarnation: incarnation, Prefill: prefill})
+func (f *front) Reserve(ref *fleet.Ref, r *fleet.Reserve) {
+	f.w.post(f.w.hostOf(ref), r)
 }
 
 // GiveBack implements [router.Shell].

@@ -264,7 +264,7 @@ func (h *host) CancelCanary() {
 }
 
 // Evict implements [replica.Shell].
-func (h *host) Evict(incarnation uint64, hung bool, why string) {
+func (h *host) Evict(leaving fleet.Leaving) {
 	others := slices.ContainsFunc(h.w.front.fleet, func(r *fleet.Ref) bool {
 		s := r.Snapshot()
 		return r != h.ref && s.State.Routable() && !s.Suspect
@@ -273,6 +273,9 @@ func (h *host) Evict(incarnation uint64, hung bool, why string) {
 		return
 	}
 	for _, c := range h.w.live {
-		h.w.post(c, stream.Leave{Ref: h.ref, Incarnation: incarnation, Hung: hung, Why: why})
+		h.w.post(c, stream.Leave{Ref: h.ref, Leaving: leaving})
 	}
 }
+
+// Others implements [replica.Shell].
+func (h *host) Others() []*fleet.Ref { return h.w.front.fleet }
