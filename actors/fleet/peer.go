@@ -34,7 +34,7 @@ func Peers(refs []*Ref, than *Ref) []Peer {
 func (r *Ref) peer() Peer {
 	s := r.Snapshot()
 	p := Peer{
-		ID: r.ID, Serves: s.Serves(), Turned: s.Turned, Left: !s.State.Routable() && !(s.State == Down && s.Hung), Busy: s.Load.Reserved+s.Load.Running > 0,
+		ID: r.ID, Serves: s.Serves(), Turned: s.Turned, Left: !s.State.Routable() && (s.State != Down || !s.Hung), Busy: s.Load.Reserved+s.Load.Running > 0,
 		Last: s.Life, Room: max(0, s.Load.FreeSeats()), Seen: s.Seen,
 	}
 	if last, ok := r.pulse.Last(); ok && last.After(p.Last) {

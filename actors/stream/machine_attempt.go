@@ -364,7 +364,7 @@ func (m *machine) limits(a *attempt) (sooner, latest time.Duration) {
 // not the requests that wait for it.
 func silent(a *attempt) bool {
 	last, ever := a.place.Ref.Pulse().Last()
-	return !(ever && last.After(a.last)) && !a.place.Ref.Snapshot().Life.After(a.last)
+	return (!ever || !last.After(a.last)) && !a.place.Ref.Snapshot().Life.After(a.last)
 }
 
 // How many times as long as predicted an attempt may take. A replica that hangs as a whole is found much sooner by its own
