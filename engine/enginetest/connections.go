@@ -37,17 +37,7 @@ func (w *Wire) connections(t *testing.T) {
 		require.Empty(t, failure.Message)
 		require.False(t, failure.FromEngine)
 	})
-	t.Run("want of open files, ports or memory is ours", func(t *testing.T) {
-		for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOMEM, syscall.ENOBUFS} {
-			e := w.open(t, "http://127.0.0.1:1", func(context.Context, string, string) (net.Conn, error) {
-				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", lack)}
-			})
-			FailureIn(t, Generate(t, e, Request(1)).Err, engine.Local)
-			_, err := e.Probe(t.Context())
-			FailureIn(t, err, engine.Local)
-			require.NoError(t, e.Close())
-		}
-	})
+	t.Run("want of open files, ports or memory is ours", w.short)
 	t.Run("a dial that hangs is refused in time", func(t *testing.T) {
 		e := w.open(t, "http://127.0.0.1:1", func(ctx context.Context, _, _ string) (net.Conn, error) {
 			<-ctx.Done()
@@ -153,6 +143,18 @@ func (w *Wire) again(t *testing.T) {
 	require.NoError(t, Generate(t, e, Request(1)).Err)
 	require.EqualValues(t, 3, dials.Load())
 	require.NoError(t, <-other)
+}
+
+func (w *Wire) short(t *testing.T) {
+	for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOMEM, syscall.ENOBUFS} {
+		e := w.open(t, "http://127.0.0.1:1", func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", lack)}
+		})
+		FailureIn(t, Generate(t, e, Request(1)).Err, engine.Local)
+		_, err := e.Probe(t.Context())
+		FailureIn(t, err, engine.Local)
+		require.NoError(t, e.Close())
+	}
 }
 
 func (w *Wire) stale(t *testing.T) {
