@@ -8,14 +8,43 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sort"
 	"strings"
+	"sync/atomic"
 
 	"plimsoll/actors/fault"
 )
 
 // defaultTenant is who calls where no keys are configured.
 const defaultTenant = "default"
+
+// Keys are API keys by their names. A name may have several: while one takes another's place both are taken.
+type Keys map[string][]string
+
+// Keyring says whose key a header carries. Its keys can be changed while it is in use. It is safe for concurrent use.
+type Keyring struct{ now atomic.Pointer[keyring] }
+
+// NewKeyring returns one with these keys; every header will do if there is none.
+func NewKeyring(keys Keys) *Keyring {
+	k := &Keyring{}
+	k.Set(keys)
+	return k
+}
+
+// Set has these keys take the place of those that it has. Requests that were let in go on.
+func (k *Keyring) Set(keys Keys) {
+	ring := newKeyring(keys)
+	k.now.Store(&ring)
+}
+
+// Authorized says whether a header carries a known key, or none is needed.
+func (k *Keyring) Authorized(h http.Header) bool {
+	_, f := k.tenant(h)
+	return f == nil
+}
+
+func (k *Keyring) tenant(h http.Header) (string, *fault.Fault) { return k.now.Load().tenant(h) }
 
 // keyring knows the API keys by their digests.
 type keyring []namedKey
@@ -25,38 +54,31 @@ type namedKey struct {
 	digest [sha256.Size]byte
 }
 
-func newKeyring(keys map[string]string) keyring {
+func newKeyring(keys Keys) keyring {
 	ring := make(keyring, 0, len(keys))
-	for name, key := range keys {
-		ring = append(ring, namedKey{name, sha256.Sum256([]byte(key))})
+	for name, several := range keys {
+		for _, key := range several {
+			ring = append(ring, namedKey{name, sha256.Sum256([]byte(key))})
+		}
 	}
 	sort.Slice(ring, func(i, j int) bool { return ring[i].name < ring[j].name })
 	return ring
 }
 
 // names are those of the keys, which are tenants.
-func (k keyring) names() []string {
-	names := make([]string, len(k))
-	for i := range k {
-		names[i] = k[i].name
+func (k *Keyring) names() []string {
+	var names []string
+	for _, key := range *k.now.Load() {
+		names = append(names, key.name)
 	}
-	return names
-}
-
-// Authorizer returns what says whether a header carries one of the keys, by their names; every header does if there is none.
-func Authorizer(keys map[string]string) func(http.Header) bool {
-	ring := newKeyring(keys)
-	return func(h http.Header) bool {
-		_, f := ring.tenant(h)
-		return f == nil
-	}
+	return slices.Compact(names) // they are sorted
 }
 
 // Authorized says whether a request with this header may call: it carries a known key, or none is needed.
-func (s *Server) Authorized(h http.Header) bool {
-	_, f := s.keys.tenant(h)
-	return f == nil
-}
+func (s *Server) Authorized(h http.Header) bool { return s.keys.Authorized(h) }
+
+// SetKeys has these keys take the place of Config.APIKeys from the next request on.
+func (s *Server) SetKeys(keys Keys) { s.keys.Set(keys) }
 
 // tenant returns the name of the key that the header carries, as "Authorization: Bearer" or as "x-api-key". Every key is
 // compared, in constant time, so that how long it takes tells nothing about any of them.
@@ -85,10 +107,10 @@ func (k keyring) tenant(h http.Header) (string, *fault.Fault) {
 }
 
 // ParseKeys reads a key file: one key a line, as "name: key" or as the key alone, which is then named "key-" and the
-// number of its line. Blank lines and lines that begin with # are passed over. Names and keys come once; a key is at least 8
-// characters long and holds no blank. Errors name the line and never print a key.
-func ParseKeys(r io.Reader) (map[string]string, error) {
-	keys := map[string]string{}
+// number of its line. Blank lines and lines that begin with # are passed over. A name may come in several lines, a key comes once;
+// it is at least 8 characters long and holds no blank. Errors name the line and never print a key.
+func ParseKeys(r io.Reader) (Keys, error) {
+	keys := Keys{}
 	lineOf := map[string]int{} // by key
 	scan := bufio.NewScanner(r)
 	for line := 1; scan.Scan(); line++ {
@@ -106,12 +128,10 @@ func ParseKeys(r io.Reader) (map[string]string, error) {
 			return nil, fmt.Errorf("line %d: the name before the colon must be one word", line)
 		case len(key) < 8 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
 			return nil, fmt.Errorf("line %d: a key is at least 8 printable ASCII characters without a blank", line)
-		case keys[name] != "":
-			return nil, fmt.Errorf("line %d: the name %q comes twice", line, name)
 		case lineOf[key] != 0:
 			return nil, fmt.Errorf("line %d: the key is that of line %d", line, lineOf[key])
 		}
-		keys[name], lineOf[key] = key, line
+		keys[name], lineOf[key] = append(keys[name], key), line
 	}
 	if err := scan.Err(); err != nil {
 		return nil, fmt.Errorf("read the keys: %w", err)

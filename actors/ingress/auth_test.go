@@ -2,16 +2,17 @@ package ingress
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryRouteButTheProbesNeedsAKey walks the route table, and some paths that are none.
-func TestEveryRouteButTheProbesNeedsAKey(t *testing.T) {
+// TestEveryRouteButTheOpenOnesNeedsAKey walks the route table, and some paths that are none.
+func TestEveryRouteButTheOpenOnesNeedsAKey(t *testing.T) {
 	cfg := testConfig()
-	cfg.APIKeys = map[string]string{"team-a": "secret-key-a", "team-b": "secret-key-b"}
+	cfg.APIKeys = Keys{"team-a": {"secret-key-a"}, "team-b": {"secret-key-b"}}
 	front := newFront(says("x"))
 	e := newEdge(t, cfg, front)
 	paths := append(make([]string, 0, 32),
@@ -19,7 +20,7 @@ func TestEveryRouteButTheProbesNeedsAKey(t *testing.T) {
 		"/v1/chat/completions/", "/invocations",
 	)
 	for _, r := range e.routes() {
-		paths = append(paths, strings.ReplaceAll(r.pattern, "{id...}", "org/sim"))
+		paths = append(paths, strings.NewReplacer("{id...}", "org/sim", "{$}", "").Replace(r.pattern))
 	}
 	open := 0
 	for _, path := range paths {
@@ -34,7 +35,7 @@ func TestEveryRouteButTheProbesNeedsAKey(t *testing.T) {
 				{"x-api-key", "secret-key-aa"},
 			} {
 				rec := e.do(method, path, "", header...)
-				if isProbePath(path) {
+				if slices.Contains([]string{"/", "/health", "/ready"}, path) || method == "OPTIONS" {
 					require.NotEqual(t, 401, rec.Code)
 					open++
 					continue
@@ -46,7 +47,7 @@ func TestEveryRouteButTheProbesNeedsAKey(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 2*5*7, open)
+	require.Equal(t, 4*5*7+(len(paths)-4)*7, open, "/ is that page's pattern, and that of all other paths")
 	require.Empty(t, front.submitted())
 
 	for _, c := range []struct {
@@ -67,14 +68,14 @@ func TestEveryRouteButTheProbesNeedsAKey(t *testing.T) {
 }
 
 func TestParseKeys(t *testing.T) {
-	keys, err := ParseKeys(strings.NewReader("\ufeff# who may call\n\nteam-a: secret-key-a\r\n  secret-key-b  \n"))
+	keys, err := ParseKeys(strings.NewReader("\ufeff# who may call\n\nteam-a: secret-key-a\r\n  secret-key-b  \nteam-a: secret-key-c"))
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{"team-a": "secret-key-a", "key-4": "secret-key-b"}, keys)
+	require.Equal(t, Keys{"team-a": {"secret-key-a", "secret-key-c"}, "key-4": {"secret-key-b"}}, keys)
 	for _, c := range []struct{ file, want string }{
 		{"", "no key"},
 		{"# only this\n", "no key"},
 		{"\nshort\n", "line 2"},
-		{"a: secret-key-a\na: secret-key-b\n", `line 2: the name "a" comes twice`},
+		{"a: secret-key-a\na: secret-key-a\n", "line 2: the key is that of line 1"},
 		{"a: secret-key-a\nb: secret-key-a\n", "line 2: the key is that of line 1"},
 		{": secret-key-a\n", "line 1: the name"},
 		{"a b: secret-key-a\n", "line 1: the name"},
@@ -86,6 +87,28 @@ func TestParseKeys(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 		require.NotContains(t, err.Error(), "secret", "an error never prints a key")
 	}
+}
+
+// TestKeysAreChangedWhileTheyAreInUse: a name's new key is taken beside its old one, and then alone.
+func TestKeysAreChangedWhileTheyAreInUse(t *testing.T) {
+	cfg := testConfig()
+	cfg.APIKeys = Keys{"team": {"old-secret"}}
+	e := newEdge(t, cfg, newFront(says("x")))
+	takes := func(key string) bool {
+		code := e.do("GET", "/v1/models", "", "x-api-key", key).Code
+		require.Contains(t, []int{200, 401}, code)
+		return code == 200
+	}
+	require.True(t, takes("old-secret"))
+	require.False(t, takes("new-secret"))
+	e.SetKeys(Keys{"team": {"old-secret", "new-secret"}})
+	require.True(t, takes("old-secret"))
+	require.True(t, takes("new-secret"))
+	require.Equal(t, 200, e.do("POST", pathChat, withMember(pathChat, ""), "x-api-key", "new-secret").Code)
+	require.Equal(t, "team", e.front.submitted()[0].Tenant, "both are the team's")
+	e.SetKeys(Keys{"team": {"new-secret"}})
+	require.False(t, takes("old-secret"))
+	require.True(t, takes("new-secret"))
 }
 
 func TestRequestIDs(t *testing.T) {

@@ -3,6 +3,7 @@ package ingress
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"plimsoll/actors/stream"
@@ -12,8 +13,8 @@ import (
 
 // Config holds the edge's limits and keys.
 type Config struct {
-	// APIKeys maps a key's name to the key. Empty: everybody may call. The name becomes the request's tenant.
-	APIKeys map[string]string
+	// APIKeys are what clients show. Empty: everybody may call. A key's name becomes the request's tenant.
+	APIKeys Keys
 	// Quotas are what tenants may have in a minute, by their names; who is not named has no limit.
 	Quotas map[string]quota.Limits
 	// SLOs are how fast answers of a class have to come whose clients do not say it themselves.
@@ -22,7 +23,9 @@ type Config struct {
 	SystemFingerprint string
 
 	// TLS is the node's certificate; nil serves in clear text.
-	TLS *TLS
+	TLS *Certificate
+	// Origins are those whose pages a browser lets read answers, or "*" for all of them; none: pages of other origins are kept out.
+	Origins []string
 
 	BodyBytes   int64         // longest request body
 	BodiesBytes int64         // request bodies held in memory at once, over all requests
@@ -42,9 +45,6 @@ type Config struct {
 	ClientStall time.Duration
 }
 
-// TLS names a certificate, its chain included, and its key, both in PEM files that are read at the start.
-type TLS struct{ CertFile, KeyFile string }
-
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
@@ -57,8 +57,8 @@ func DefaultConfig() Config {
 
 // Validate says what is wrong with the configuration.
 func (c Config) Validate() error {
-	for name, key := range c.APIKeys {
-		if name == "" || key == "" {
+	for name, several := range c.APIKeys {
+		if name == "" || len(several) == 0 || slices.Contains(several, "") {
 			return errors.New("ingress: an API key needs a name and a value")
 		}
 	}

@@ -29,7 +29,7 @@ func (s *Server) ready(x *exchange) {
 	h := s.deps.Front.Health()
 	body, status := readiness{Status: "ready", States: map[string]int{}}, http.StatusOK
 	switch {
-	case h.ShuttingDown:
+	case h.ShuttingDown || s.leaving.Load():
 		body.Status, status = "shutting_down", http.StatusServiceUnavailable
 	case !h.Ready:
 		body.Status, status = "not_ready", http.StatusServiceUnavailable

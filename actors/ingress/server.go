@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rs/cors"
+
 	"plimsoll/actors/fault"
 	"plimsoll/actors/meter"
 	"plimsoll/scoring/queue"
@@ -42,9 +44,12 @@ func RandomID() string {
 type Server struct {
 	cfg  Config
 	deps Deps
-	keys keyring
+	keys *Keyring
 	mux  *http.ServeMux
 	http *http.Server
+	cors *cors.Cors // nil: what pages of other origins may do is left to browsers, which is nothing
+
+	leaving atomic.Bool // said by Leave
 
 	quotas map[string]*quota.Quota // by tenant
 
@@ -59,7 +64,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if deps.Front == nil || deps.Log == nil || deps.Metrics == nil || deps.Now == nil || deps.NewID == nil {
 		return nil, errors.New("ingress: Front, Log, Metrics, Now and NewID are required")
 	}
-	s := &Server{cfg: cfg, deps: deps, keys: newKeyring(cfg.APIKeys), mux: http.NewServeMux(), quotas: map[string]*quota.Quota{}}
+	s := &Server{cfg: cfg, deps: deps, keys: NewKeyring(cfg.APIKeys), mux: http.NewServeMux(), quotas: map[string]*quota.Quota{}}
 	for tenant, limits := range cfg.Quotas {
 		s.quotas[tenant] = quota.New(limits)
 	}
@@ -67,6 +72,9 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		s.mux.HandleFunc(r.pattern, s.serveRoute(r))
 	}
 	deps.Meter.Expect(s.expected())
+	if len(cfg.Origins) > 0 {
+		s.cors = newCORS(cfg.Origins)
+	}
 	s.http = &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
@@ -97,8 +105,8 @@ func (s *Server) expected() meter.Expected {
 		e.Statuses = append(e.Statuses, a.status)
 	}
 	e.Tenants = []string{defaultTenant}
-	if len(s.keys) > 0 {
-		e.Tenants = s.keys.names()
+	if names := s.keys.names(); names != nil {
+		e.Tenants = names
 	}
 	return e
 }
@@ -111,13 +119,17 @@ func (s *Server) Serve(l net.Listener) error {
 	limited := newLimitedListener(l, s.cfg.ConnectionsMax)
 	serve := s.http.Serve
 	if s.cfg.TLS != nil {
-		serve = func(l net.Listener) error { return s.http.ServeTLS(l, s.cfg.TLS.CertFile, s.cfg.TLS.KeyFile) }
+		s.http.TLSConfig = s.cfg.TLS.Config()
+		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
 	}
 	if err := serve(limited); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
 }
+
+// Leave has GET /ready answer 503 from now on, while all else goes on: who balances load sends new requests elsewhere.
+func (s *Server) Leave() { s.leaving.Store(true) }
 
 // Shutdown stops accepting and waits until every request has been answered, or for ctx's end. What is to be refused
 // meanwhile is told by Front.Health.
@@ -139,9 +151,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() { x.finish(recover()) }()
 
 	x.Header().Set("X-Request-Id", x.id)
+	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		// net/http drops a Content-Length beside it before anybody sees that there was one. Whoever forwarded the request may
+		// have gone by that, and take what is left of it for another request (RFC 9112, 6.1).
+		x.Header().Set("Connection", "close")
+	}
 	r = CleanPath(r)
 	x.r = r
-	if !isProbePath(r.URL.Path) {
+	if s.cors != nil {
+		s.cors.ServeHTTP(x, r, s.admit)
+		return
+	}
+	s.admit(x, r)
+}
+
+// admit lets a request in that shows a key, or needs none.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
+	x := w.(*exchange) // ServeHTTP's
+	if !isOpen(r) {
 		tenant, f := s.keys.tenant(r.Header)
 		if f != nil {
 			x.fail(f)
@@ -225,16 +252,25 @@ const (
 	routeHealth      = "health"
 	routeReady       = "ready"
 	routeMetrics     = "metrics"
+	routeRoot        = "root"
 	routeOther       = "other"
 )
 
 const (
+	pathRoot   = "/"
 	pathHealth = "/health"
 	pathReady  = "/ready"
 )
 
-// isProbePath says which paths need no key.
-func isProbePath(path string) bool { return path == pathHealth || path == pathReady }
+// isOpen says which requests need no key: those of probes, of people who look what this is, and what a browser asks, without one,
+// before it sends a page's request.
+func isOpen(r *http.Request) bool {
+	switch r.URL.Path {
+	case pathRoot, pathHealth, pathReady:
+		return true
+	}
+	return r.Method == http.MethodOptions
+}
 
 // isProbe says which routes are called by machines all the time: their log lines are for debugging.
 func isProbe(route string) bool {
@@ -261,6 +297,7 @@ func (s *Server) routes() []route {
 		{routeHealth, pathHealth, http.MethodGet, false, s.health},
 		{routeReady, pathReady, http.MethodGet, false, s.ready},
 		{routeMetrics, "/metrics", http.MethodGet, false, s.metrics},
+		{routeRoot, "/{$}", http.MethodGet, false, s.root},
 		{routeOther, "/", "", false, nil},
 	}
 }

@@ -12,7 +12,7 @@ import (
 // TestQuotas: who has had its share is told when to come again, and takes nothing from others.
 func TestQuotas(t *testing.T) {
 	cfg := testConfig()
-	cfg.APIKeys = map[string]string{"few": "secret-key-a", "small": "secret-key-b", "free": "secret-key-c"}
+	cfg.APIKeys = Keys{"few": {"secret-key-a"}, "small": {"secret-key-b"}, "free": {"secret-key-c"}}
 	cfg.Quotas = map[string]quota.Limits{"few": {RequestsPerMinute: new(2)}, "small": {TokensPerMinute: new(60)}}
 	front := newFront(says("a", "b", "c")) // 7 + 3 tokens an answer
 	e := newEdge(t, cfg, front)

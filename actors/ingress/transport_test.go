@@ -260,7 +260,7 @@ func TestBrokenMidway(t *testing.T) {
 // TestKeepAliveAfterErrors: an error leaves the connection usable, unless the body was not taken.
 func TestKeepAliveAfterErrors(t *testing.T) {
 	cfg := testConfig()
-	cfg.APIKeys = map[string]string{"me": "secret-key"}
+	cfg.APIKeys = Keys{"me": {"secret-key"}}
 	cfg.BodyBytes = 1000
 	e := newEdge(t, cfg, newFront(says("x")))
 	var mu sync.Mutex
@@ -307,7 +307,7 @@ func TestKeepAliveAfterErrors(t *testing.T) {
 // TestOneSlashTooMany: what comes of joining a base URL and a route is served. Whether it needs a key is the clean path's matter.
 func TestOneSlashTooMany(t *testing.T) {
 	cfg := testConfig()
-	cfg.APIKeys = map[string]string{"team": "secret-key"}
+	cfg.APIKeys = Keys{"team": {"secret-key"}}
 	e := newEdge(t, cfg, newFront(says("x")))
 	for _, c := range []struct {
 		method, path string
@@ -506,7 +506,7 @@ func TestDepsAreRequired(t *testing.T) {
 		func(c *Config) { c.LegsMax = 0 },
 		func(c *Config) { c.ClientStall = 0 },
 		func(c *Config) { c.EarlyHeaders = -1 },
-		func(c *Config) { c.APIKeys = map[string]string{"x": ""} },
+		func(c *Config) { c.APIKeys = Keys{"x": {""}} },
 	} {
 		c := DefaultConfig()
 		spoil(&c)
