@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -143,11 +144,12 @@ const answerTime = time.Minute
 
 // NewServer returns a server for the edge. It waits no longer for a request, for its body, and for the next one of a connection
 // than the clients' edge does.
-func NewServer(h http.Handler) *http.Server {
+func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	edge := ingress.DefaultConfig()
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: edge.ReadHeaderTimeout, ReadTimeout: edge.BodyTimeout,
 		WriteTimeout: edge.BodyTimeout + answerTime, IdleTimeout: edge.IdleTimeout, MaxHeaderBytes: edge.HeaderBytes,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }
 

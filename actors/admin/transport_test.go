@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,7 +22,7 @@ import (
 func inBubble(t *testing.T, test func(t *testing.T, c net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p, s := pipes.New(0), NewServer(edge(true))
+		p, s := pipes.New(0), NewServer(edge(true), slog.New(slog.DiscardHandler))
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(p) }()
 		c := p.Dial()

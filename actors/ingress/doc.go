@@ -11,7 +11,8 @@
 //
 // # Invariants
 //
-//   - Every route but /health and /ready needs a key where keys are configured, unknown ones included.
+//   - Where keys are configured every route needs one but /, /health and /ready, unknown ones included. OPTIONS needs none: a
+//     browser asks with it before it sends a page's request, and shows no key.
 //   - The client's leaving cancels the request at once, wherever it is: queued, in prefill, while a write blocks. A client
 //     that closes its sending side has left, as net/http sees it: who wants the answer keeps the connection open.
 //   - Status and headers go out with the first token or a definitive error; after Config.EarlyHeaders without either status
@@ -28,6 +29,7 @@
 //	GET  /v1/models             GET /v1/models/{id}: an ID may hold slashes
 //	POST /tokenize              {prompt} or {messages}, as vLLM: {count, max_model_len, tokens, token_strs}
 //	POST /detokenize            {tokens}, as vLLM: {prompt}; an ID beyond the vocabulary is a 400
+//	GET  /                      a page that says what this is
 //	GET  /health                200 while the process can answer
 //	GET  /ready                 200 if every model has a replica that serves, else 503; the body counts the replicas by state, and with a key says which
 //	GET  /metrics               Prometheus
@@ -38,6 +40,12 @@
 // Bodies are JSON in UTF-8, uncompressed; a byte order mark before it and a charset beside its type change nothing. A body without Content-Type is taken as JSON (curl and small clients), one with
 // another type is a 415. Names of members are compared to the letter, the last of equal ones counts, null means absent,
 // unknown members are passed over, as the API does it.
+//
+// Pages of Config.Origins may call from a browser: answers, errors too, and what OPTIONS says carry Access-Control headers for
+// them. Cookies are neither set nor read.
+//
+// A request with Transfer-Encoding over HTTP/1 ends its connection with the answer. One that has a Content-Length as well has to
+// (RFC 9112, 6.1), and net/http does not tell the two apart.
 //
 // # Headers
 //

@@ -7,20 +7,27 @@ import (
 	"net/http"
 
 	"plimsoll/actors/admin"
+	"plimsoll/actors/ingress"
 )
 
 // adminPort is the operators' port. A nil one does nothing: there is none.
 type adminPort struct {
 	listener net.Listener
 	server   *http.Server
+	scheme   string
 }
 
-func listenAdmin(address string) (*adminPort, error) {
+// listenAdmin opens the port; certificate is nil for clear text.
+func listenAdmin(address string, certificate *ingress.Certificate, log *slog.Logger) (*adminPort, error) {
 	l, err := listen("admin-listen", address)
 	if err != nil {
 		return nil, err
 	}
-	return &adminPort{listener: l, server: admin.NewServer(http.NotFoundHandler())}, nil
+	a := &adminPort{listener: l, server: admin.NewServer(http.NotFoundHandler(), log), scheme: "http"}
+	if certificate != nil {
+		a.server.TLSConfig, a.scheme = certificate.Config(), "https"
+	}
+	return a, nil
 }
 
 // loopback says whether only this machine reaches the port.
@@ -28,7 +35,12 @@ func (a *adminPort) loopback() bool {
 	if a == nil {
 		return false
 	}
-	at, ok := a.listener.Addr().(*net.TCPAddr)
+	return loopback(a.listener)
+}
+
+// loopback says whether only this machine reaches a port.
+func loopback(l net.Listener) bool {
+	at, ok := l.Addr().(*net.TCPAddr)
 	return ok && at.IP.IsLoopback()
 }
 
@@ -44,8 +56,13 @@ func (a *adminPort) serve(log *slog.Logger) {
 	if a == nil {
 		return
 	}
-	log.Info("listening for operators", slog.String("address", a.listener.Addr().String()))
-	if err := a.server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+	address := a.listener.Addr().String()
+	log.Info("listening for operators", slog.String("address", address), slog.String("url", a.scheme+"://"+address))
+	serve := a.server.Serve
+	if a.server.TLSConfig != nil {
+		serve = func(l net.Listener) error { return a.server.ServeTLS(l, "", "") }
+	}
+	if err := serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
 		log.Error("the operators' port is closed", slog.Any("error", err))
 	}
 }

@@ -47,6 +47,8 @@ type Config struct {
 	TLSCert        *string // PEM file with the certificate and its chain; nil: clear text
 	TLSKey         *string // PEM file with its key
 
+	Origins []origin // whose pages a browser lets call
+
 	BodyBytes         int           // longest request body
 	PromptTokens      *int          // longest prompt; nil: what the replicas hold
 	Connections       *int          // open connections; nil: as many as usual, or as the limit of open files allows
@@ -71,6 +73,7 @@ type Config struct {
 	EarlyHeaders      time.Duration // when a stream's headers go out though no token has come
 	ClientStall       time.Duration // how long a client may take nothing
 	JournalBytes      int           // bytes of one answer kept for a slow client
+	ShutdownDelay     time.Duration // how long requests are taken on after it
 	DrainTimeout      time.Duration // how long running requests may go on after the first SIGTERM
 
 	Record      *string // file for the traffic; nil: none

@@ -95,7 +95,9 @@ func TestEverySettingIsAFieldWithADefault(t *testing.T) {
 
 func TestFaultsOfTheFileNameTheLine(t *testing.T) {
 	for _, c := range []struct{ name, file, want string }{
-		{"unknown key", "listen: :80\nlisten-on: :81\n", `:2: there is no setting "listen-on"`},
+		{"unknown key", "listen: :80\nlisten-on: :81\n", `:2: there is no setting "listen-on": do you mean listen?`},
+		{"a slip", "queu-timeuot: 3s\n", "do you mean queue-timeout?"},
+		{"a word left out", "first-timeout: 3s\n", "do you mean first-token-timeout?"},
 		{"other spelling", "\nqueue_timeout: 3s\n", "do you mean queue-timeout?"},
 		{"plural", "replicas: []\n", "do you mean replica?"},
 		{"twice", "model: a\n\nmodel: b\n", ":3: model is already set in line 1"},

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/urfave/cli/v2"
 	"gopkg.in/yaml.v3"
 )
 
@@ -133,12 +134,13 @@ func decodeNode(s setting, value *yaml.Node) (line int, err error) {
 // suggestion names the setting that a misspelt key most likely means.
 func suggestion(key string, settings []setting) string {
 	plain := func(s string) string { return strings.TrimRight(strings.ReplaceAll(strings.ToLower(s), "_", "-"), "s") }
+	nearest := strings.TrimLeft(cli.SuggestFlag(serveFlags(), plain(key), true), "-")
 	for _, s := range settings {
 		if plain(s.name) == plain(key) {
-			return fmt.Sprintf(": do you mean %s?", s.name)
+			nearest = s.name
 		}
 	}
-	return ": the names are those of the flags, see plimsoll serve --help"
+	return fmt.Sprintf(": do you mean %s? The names are those of the flags, see plimsoll serve --help", nearest)
 }
 
 // YAML prints the configuration as a file that gives it again.

@@ -39,7 +39,7 @@ func served(t *testing.T, adjust func(*Config)) (api, operators string) {
 	}, slog.New(slog.DiscardHandler), m)
 	require.NoError(t, err)
 	signals, ended := make(chan os.Signal, 1), make(chan error, 1)
-	go func() { ended <- n.run(signals) }()
+	go func() { ended <- n.run(signals, nil) }()
 	t.Cleanup(func() {
 		signals <- syscall.SIGTERM
 		require.NoError(t, <-ended)

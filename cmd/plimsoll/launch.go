@@ -273,6 +273,16 @@ func (c Config) validateLaunches() error {
 	return process.Supported()
 }
 
+// findCommands says which command of the configuration cannot be started here.
+func findCommands(c Config) error {
+	for _, e := range startedEngines(c) {
+		if err := e.launch.Command.Find(process.Values{Index: e.launch.Index, Name: e.Name, Device: e.launch.Device}); err != nil {
+			return fmt.Errorf("launch %s: %w", e.Name, err)
+		}
+	}
+	return nil
+}
+
 // startEngines starts the engines of the configuration. None of them is waited for.
 func startEngines(c Config, getenv func(string) (string, bool), log *slog.Logger) ([]replicaEngine, error) {
 	started := startedEngines(c)

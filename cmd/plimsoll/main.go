@@ -60,7 +60,14 @@ func newApp(t terminal) *cli.App {
 			}
 			return cli.ShowAppHelp(c)
 		},
-		HideVersion:               true,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print the version", DisableDefaultText: true}},
+		Before: func(c *cli.Context) error {
+			if !c.Bool("version") {
+				return nil
+			}
+			return errors.Join(printVersion(t), exitError{})
+		},
+		HideVersion:               true, // the library's has a form of its own
 		DisableSliceFlagSeparator: true, // a --replica has commas of its own
 		OnUsageError:              usageMistake,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run prints the error and chooses the code
@@ -70,7 +77,7 @@ func newApp(t terminal) *cli.App {
 		command.HideHelpCommand = true
 		command.Action = withoutArguments(command.Action)
 	}
-	app.Commands = append(app.Commands, guardCommand())
+	app.Commands = append(app.Commands, completionCommand(t), guardCommand())
 	return app
 }
 

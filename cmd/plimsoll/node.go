@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,7 +31,7 @@ import (
 )
 
 // serve runs a node until a signal ends it. The first signal is graceful, the second ends the process at once.
-func serve(c Config, t terminal, signals <-chan os.Signal) error {
+func serve(c Config, again fresh, t terminal, ends, reloads <-chan os.Signal) error {
 	metrics := meter.DefaultConfig()
 	metrics.Version = ownVersion()
 	m, err := meter.New(metrics)
@@ -58,27 +57,33 @@ func serve(c Config, t terminal, signals <-chan os.Signal) error {
 	if err != nil {
 		return err
 	}
-	return n.run(signals)
+	n.fresh = again
+	return n.run(ends, reloads)
 }
 
 // node is what runs.
 type node struct {
-	config    Config
-	log       *slog.Logger
-	meter     *meter.Meter
-	listener  net.Listener
-	server    *ingress.Server
-	admin     *adminPort        // nil: none
-	operators map[string]string // keys of operators by name; nil: none of their own
-	system    *actors.System
-	recording *recording
-	tokenizer *tokenizer.Model
+	config      Config
+	log         *slog.Logger
+	meter       *meter.Meter
+	listener    net.Listener
+	server      *ingress.Server
+	admin       *adminPort           // nil: none
+	operators   *ingress.Keyring     // keys of operators; nil: none of their own
+	certificate *ingress.Certificate // of both ports; nil: clear text
+	fresh       fresh                // what a reload reads again
+	system      *actors.System
+	recording   *recording
+	tokenizer   *tokenizer.Model
 }
 
 // startNode puts a node together and opens its port; nothing is served before run.
 func startNode(c Config, t terminal, log *slog.Logger, m *meter.Meter) (*node, error) {
 	edge, err := edgeConfig(c)
 	if err != nil {
+		return nil, err
+	}
+	if err := findCommands(c); err != nil {
 		return nil, err
 	}
 	if edge.ConnectionsMax, err = connections(c, edge.ConnectionsMax, log); err != nil {
@@ -92,18 +97,20 @@ func startNode(c Config, t terminal, log *slog.Logger, m *meter.Meter) (*node, e
 	if err != nil {
 		return nil, err
 	}
-	n := &node{config: c, log: log, meter: m, tokenizer: model}
+	n := &node{config: c, log: log, meter: m, tokenizer: model, certificate: edge.TLS}
 	if c.AdminKeyFile != nil {
-		if n.operators, err = keysOf("--admin-key-file", *c.AdminKeyFile); err != nil {
+		keys, err := keysOf("--admin-key-file", *c.AdminKeyFile)
+		if err != nil {
 			return nil, errors.Join(err, model.Close())
 		}
+		n.operators = ingress.NewKeyring(keys)
 	}
 	// The port is taken before anything is started, so that a busy one is said at once.
 	if n.listener, err = listen("listen", c.Listen); err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
 	if c.AdminListen != nil {
-		if n.admin, err = listenAdmin(*c.AdminListen); err != nil {
+		if n.admin, err = listenAdmin(*c.AdminListen, edge.TLS, log); err != nil {
 			return nil, errors.Join(err, n.listener.Close(), model.Close())
 		}
 	}
@@ -154,7 +161,7 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	}
 	authorized, orders := n.server.Authorized, n.admin.loopback()
 	if n.operators != nil {
-		authorized, orders = ingress.Authorizer(n.operators), true
+		authorized, orders = n.operators.Authorized, true
 	}
 	n.admin.handle(admin.New(admin.Deps{
 		Replicas: n.system.Replicas, Metrics: n.meter.Handler(), Authorized: authorized, Orders: orders, Now: time.Now,
@@ -289,11 +296,12 @@ func edgeConfig(c Config) (ingress.Config, error) {
 	edge.BodyBytes, edge.BodyTimeout = int64(c.BodyBytes), c.BodyTimeout
 	edge.BodiesBytes = max(edge.BodiesBytes, edge.BodyBytes)
 	if c.TLSCert != nil && c.TLSKey != nil {
-		if _, err := tls.LoadX509KeyPair(*c.TLSCert, *c.TLSKey); err != nil {
-			return edge, fmt.Errorf("--tls-cert and --tls-key cannot be used: %w", err)
+		var err error
+		if edge.TLS, err = ingress.LoadCertificate(*c.TLSCert, *c.TLSKey); err != nil {
+			return edge, err
 		}
-		edge.TLS = &ingress.TLS{CertFile: *c.TLSCert, KeyFile: *c.TLSKey}
 	}
+	edge.Origins = textsOf(c.Origins)
 	if c.APIKeyFile != nil {
 		var err error
 		if edge.APIKeys, err = keysOf("--api-key-file", *c.APIKeyFile); err != nil {
@@ -315,7 +323,7 @@ func edgeConfig(c Config) (ingress.Config, error) {
 }
 
 // keysOf reads the keys in the file of a flag.
-func keysOf(flag, name string) (map[string]string, error) {
+func keysOf(flag, name string) (ingress.Keys, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("the file of %s cannot be read: %w", flag, err)

@@ -22,9 +22,10 @@ func serveCommand(t terminal) *cli.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			signals := make(chan os.Signal, 2)
-			signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
-			return serve(config, t, signals)
+			ends, reloads := make(chan os.Signal, 2), make(chan os.Signal, 1)
+			signal.Notify(ends, syscall.SIGTERM, os.Interrupt)
+			signal.Notify(reloads, syscall.SIGHUP)
+			return serve(config, freshOf(c, t), t, ends, reloads)
 		},
 	}
 }
@@ -42,6 +43,19 @@ func serveFlags() []cli.Flag {
 		flags = append(flags, &cli.StringFlag{Name: s.name, Usage: s.usage, DefaultText: strings.Join(s.encode(), "")})
 	}
 	return flags
+}
+
+// freshOf says what of a command line can be read again.
+func freshOf(c *cli.Context, t terminal) fresh {
+	_, inEnvironment := t.getenv(envConfig)
+	if !c.IsSet("config") && !inEnvironment {
+		return fresh{}
+	}
+	_, byVariable := t.getenv(envOf("replica"))
+	return fresh{
+		config: func() (Config, error) { return configOf(c, t) },
+		listed: !byVariable && !c.IsSet("replica"),
+	}
 }
 
 // configOf puts the configuration of a command line together.

@@ -26,6 +26,8 @@ type setting struct {
 	// encode is the inverse of decode; no texts: unset.
 	encode func() []string
 
+	allowed []string // the values there are; nil: any that decode takes
+
 	lines bool // of a list: the variable has a value a line, not one a word
 	// In the file, values that are more than texts; nil: they are none. With an error decodeNodes returns the line at fault.
 	decodeNodes func(items []*yaml.Node) (line int, err error)
@@ -34,6 +36,20 @@ type setting struct {
 
 // env is the name of the setting's environment variable.
 func (s setting) env() string { return envOf(s.name) }
+
+// texts are all that the setting says, for comparison: what encode gives, and what only the file can say.
+func (s setting) texts() []string {
+	texts := s.encode()
+	if s.encodeNodes == nil {
+		return texts
+	}
+	for _, n := range s.encodeNodes() {
+		if raw, err := yaml.Marshal(n); err == nil {
+			texts = append(texts, string(raw))
+		}
+	}
+	return texts
+}
 
 // settings lists what c can be told, in the order in which it is printed.
 func (c *Config) settings() []setting {
@@ -59,12 +75,13 @@ func (c *Config) settings() []setting {
 		weight("weight-ttft", "lean to a short time to the first token with `WEIGHT` above 1, to the pace of all answers below it, where the policy "+
 			"weighs them", &c.TTFTWeight),
 		choice("admission", "reserve what an answer is expected to take or, strictly, the most it may take, by `MODE`", &c.Admission, admissions()),
-		optionalText("api-key-file", "serve only clients that show a key of `FILE`, which has a line for each, as name: key (default: no key is needed)", &c.APIKeyFile),
+		optionalText("api-key-file", "serve only clients that show a key of `FILE`, which has a line for each, as name: key; a name may have several (default: no key is needed)", &c.APIKeyFile),
 		optionalText("admin-listen", "serve /admin/replicas, /debug/decisions and /metrics for operators on `HOST:PORT` (default: not at all)", &c.AdminListen),
 		optionalText("admin-key-file", "`FILE` of the keys that operators must show on the admin port, as --api-key-file (default: that one's keys, "+
 			"and replicas are added and removed on loopback alone)", &c.AdminKeyFile),
-		optionalText("tls-cert", "serve TLS with the certificate and its chain in the PEM `FILE` (default: clear text)", &c.TLSCert),
+		optionalText("tls-cert", "serve TLS, also for operators, with the certificate and its chain in the PEM `FILE` (default: clear text)", &c.TLSCert),
 		optionalText("tls-key", "read the certificate's key from the PEM `FILE`", &c.TLSKey),
+		specs("cors-origin", "let pages of `ORIGIN` (https://HOST, or * for all) call from a browser; once for each (default: none)", parseOrigin, &c.Origins),
 		count("max-body-bytes", "refuse request bodies of more than `N` bytes", 1, &c.BodyBytes),
 		optional(&c.PromptTokens, func(v *int) setting {
 			return count("max-prompt-tokens", "refuse prompts of more than `N` tokens (default: what the replicas hold)", 1, v)
@@ -95,7 +112,8 @@ func (c *Config) settings() []setting {
 		period("early-headers", "send a stream's headers after `TIME` though no token has come", &c.EarlyHeaders),
 		period("client-stall", "cancel a request whose client takes nothing for `TIME`", &c.ClientStall),
 		count("journal-bytes", "keep at most `N` bytes of an answer for a slow client", 1024, &c.JournalBytes),
-		duration("drain-timeout", "give running requests `TIME` to end after the first SIGTERM or SIGINT, or when their replica is drained before they are moved to another", &c.DrainTimeout),
+		duration("shutdown-delay", "serve on for `TIME` after the first SIGTERM or SIGINT, with /ready 503, so that load balancers see it before requests are refused", &c.ShutdownDelay),
+		duration("drain-timeout", "give running requests `TIME` to end after the first SIGTERM or SIGINT (and --shutdown-delay), or when their replica is drained before they are moved to another", &c.DrainTimeout),
 		optionalText("record", "write the traffic to `FILE`, a trace for plimsoll replay: when requests came, what their prompts share, how long answers were; no text "+
 			"(default: not at all)", &c.Record),
 		count("record-bytes", "put the file of --record aside as FILE.1, in place of the one before, when it has `N` bytes", 1, &c.RecordBytes),
@@ -175,7 +193,7 @@ func optionalText(name, usage string, p **string) setting {
 
 func choice(name, usage string, p *string, allowed []string) setting {
 	return setting{
-		name: name, usage: usage + ": " + strings.Join(allowed, ", "),
+		name: name, usage: usage + ": " + strings.Join(allowed, ", "), allowed: allowed,
 		decode: one(func(text string) error {
 			for _, a := range allowed {
 				if text == a {

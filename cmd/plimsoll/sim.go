@@ -287,17 +287,21 @@ func (f *sims) run(c simConfig, signals <-chan os.Signal, log *slog.Logger) erro
 	for _, s := range f.servers {
 		go func() { down <- s.Shutdown(ctx) }()
 	}
-	for range f.servers {
-		select {
-		case err := <-down:
+	ended := make(chan error, 1)
+	go func() {
+		errs := make([]error, 0, len(f.servers))
+		for range f.servers {
+			err := <-down
 			if errors.Is(err, context.DeadlineExceeded) {
 				log.Warn("requests still ran at the end of the drain time; they ended with an error")
-			} else if err != nil {
-				return errors.Join(err, f.close())
+				err = nil
 			}
-		case <-signals:
-			return errors.Join(errEnded, f.close())
+			errs = append(errs, err)
 		}
+		ended <- errors.Join(errs...)
+	}()
+	if err := endOf(ended, signals, log); err != nil {
+		return errors.Join(err, f.close())
 	}
 	return nil
 }

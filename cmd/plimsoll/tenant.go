@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"plimsoll/actors/ingress"
 	"plimsoll/scoring/quota"
 )
 
@@ -84,7 +85,7 @@ func (t TenantSpec) String() string {
 }
 
 // checkTenants says what is wrong if a tenant is named twice or is nobody's name.
-func checkTenants(tenants []TenantSpec, keys map[string]string) error {
+func checkTenants(tenants []TenantSpec, keys ingress.Keys) error {
 	names := make([]string, 0, len(keys)+1)
 	for name := range keys {
 		names = append(names, name)

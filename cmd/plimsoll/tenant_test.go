@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"plimsoll/actors/ingress"
 )
 
 func TestParseTenant(t *testing.T) {
@@ -34,7 +36,7 @@ func TestCheckTenants(t *testing.T) {
 		}
 		return out
 	}
-	keys := map[string]string{"a": "x", "b": "y"}
+	keys := ingress.Keys{"a": {"x"}, "b": {"y", "z"}}
 	require.NoError(t, checkTenants(tenants("a", "b"), keys))
 	require.NoError(t, checkTenants(tenants("default"), nil))
 	require.ErrorContains(t, checkTenants(tenants("a", "a"), keys), "given twice")

@@ -10,13 +10,15 @@ import (
 
 func versionCommand(t terminal) *cli.Command {
 	return &cli.Command{
-		Name:  "version",
-		Usage: "print the version",
-		Action: func(*cli.Context) error {
-			_, err := fmt.Fprintf(t.out, "plimsoll %s %s %s/%s\n", ownVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
-		},
+		Name:   "version",
+		Usage:  "print the version",
+		Action: func(*cli.Context) error { return printVersion(t) },
 	}
+}
+
+func printVersion(t terminal) error {
+	_, err := fmt.Fprintf(t.out, "plimsoll %s %s %s/%s\n", ownVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
 }
 
 // ownVersion is the version of the running binary.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 )
 
 // File is a file that is put aside when it has grown: FILE becomes FILE.1, in place of the one before it, and a new FILE begins. So
@@ -15,20 +16,63 @@ type File struct {
 	file *os.File
 }
 
-// OpenFile begins a file. One that is there already, and is not empty, is put aside: its times may be later than the new ones.
+// OpenFile begins a file. A recording that is there already, FILE with its FILE.1, is kept: it becomes the first of FILE.run1,
+// FILE.run2 and so on that is free, with FILE.run1.1.
 func OpenFile(name string, most int64) (*File, error) {
 	if most < 1 {
 		return nil, fmt.Errorf("record: a file of %d bytes holds nothing", most)
 	}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("record: %s is no regular file", name)
-	} else if err == nil && info.Size() > 0 {
-		if err := os.Rename(name, name+".1"); err != nil {
-			return nil, err
-		}
+	}
+	if err := keep(name); err != nil {
+		return nil, err
 	}
 	f := &File{name: name, most: most}
 	return f, f.begin()
+}
+
+// keep puts a recording out of the way of the next one.
+func keep(name string) error {
+	var parts []string // of the recording
+	for _, part := range []string{"", ".1"} {
+		if info, err := os.Stat(name + part); err == nil && info.Size() > 0 {
+			parts = append(parts, part)
+		}
+	}
+	if parts == nil {
+		return nil
+	}
+	run := 1
+	for taken(name+runMark+strconv.Itoa(run)) || taken(name+runMark+strconv.Itoa(run)+".1") {
+		run++
+	}
+	for _, part := range parts {
+		if err := move(name+part, name+runMark+strconv.Itoa(run)+part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move gives a file a name that is free. A link takes nobody's place, as a renamed file would where another process was quicker; a
+// file system without links renames.
+func move(from, to string) error {
+	switch err := os.Link(from, to); {
+	case errors.Is(err, os.ErrExist):
+		return err
+	case err != nil:
+		return os.Rename(from, to)
+	}
+	return os.Remove(from)
+}
+
+// runMark stands before the number of an earlier run's recording.
+const runMark = ".run"
+
+func taken(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
 }
 
 // begin begins a file where there is none, or one of which nothing counts. It is appended to, so that whoever empties it leaves no hole.

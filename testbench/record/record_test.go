@@ -220,10 +220,43 @@ func TestFullDisk(t *testing.T) {
 	require.Equal(t, 1, p.dropped)
 }
 
-// TestFileRotates: there are at most two, of whole lines, and an old one is put aside at the start.
+// TestAStartOverwritesNoRecording, however many there were.
+func TestAStartOverwritesNoRecording(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "trace.jsonl")
+	for _, line := range []string{"first\n", "second\n", "", "third\n", "fourth\n"} {
+		f, err := record.OpenFile(name, 5)
+		require.NoError(t, err)
+		if line != "" { // else nothing was recorded
+			_, err = f.Write([]byte("of " + line))
+			require.NoError(t, err)
+			_, err = f.Write([]byte(line)) // the one before is put aside
+			require.NoError(t, err)
+		}
+		require.NoError(t, f.Close())
+		if line == "third\n" {
+			require.NoError(t, os.Remove(filepath.Join(dir, "trace.jsonl.run1"))) // its .1 stays
+		}
+	}
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	got := map[string]string{}
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		require.NoError(t, err)
+		got[f.Name()] = string(text)
+	}
+	require.Equal(t, map[string]string{
+		"trace.jsonl.run1.1": "of first\n",
+		"trace.jsonl.run2":   "second\n", "trace.jsonl.run2.1": "of second\n",
+		"trace.jsonl.run3": "third\n", "trace.jsonl.run3.1": "of third\n",
+		"trace.jsonl": "fourth\n", "trace.jsonl.1": "of fourth\n",
+	}, got)
+}
+
+// TestFileRotates: there are at most two, of whole lines.
 func TestFileRotates(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace.jsonl")
-	require.NoError(t, os.WriteFile(name, []byte("old\n"), 0o600))
 	f, err := record.OpenFile(name, 25)
 	require.NoError(t, err)
 	has := func(want, aside string) {
@@ -232,13 +265,17 @@ func TestFileRotates(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, string(text))
 		text, err = os.ReadFile(name + ".1")
+		if aside == "" {
+			require.ErrorIs(t, err, os.ErrNotExist)
+			return
+		}
 		require.NoError(t, err)
 		require.Equal(t, aside, string(text))
 	}
-	has("", "old\n")
+	has("", "")
 	for i, c := range []struct{ want, aside string }{
-		{"line zero\n", "old\n"},
-		{"line zero\nline 1234\n", "old\n"},
+		{"line zero\n", ""},
+		{"line zero\nline 1234\n", ""},
 		{"a line that alone is longer than a file\n", "line zero\nline 1234\n"},
 		{"x\n", "a line that alone is longer than a file\n"},
 	} {
