@@ -67,8 +67,9 @@ func newKeyring(keys Keys) keyring {
 
 // names are those of the keys, which are tenants.
 func (k *Keyring) names() []string {
-	var names []string
-	for _, key := range *k.now.Load() {
+	ring := *k.now.Load()
+	names := make([]string, 0, len(ring))
+	for _, key := range ring {
 		names = append(names, key.name)
 	}
 	return slices.Compact(names) // they are sorted
@@ -78,7 +79,10 @@ func (k *Keyring) names() []string {
 func (s *Server) Authorized(h http.Header) bool { return s.keys.Authorized(h) }
 
 // SetKeys has these keys take the place of Config.APIKeys from the next request on.
-func (s *Server) SetKeys(keys Keys) { s.keys.Set(keys) }
+func (s *Server) SetKeys(keys Keys) {
+	s.keys.Set(keys)
+	s.deps.Meter.Expect(s.expected()) // there may be new tenants
+}
 
 // tenant returns the name of the key that the header carries, as "Authorization: Bearer" or as "x-api-key". Every key is
 // compared, in constant time, so that how long it takes tells nothing about any of them.

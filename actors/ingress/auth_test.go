@@ -130,7 +130,7 @@ func TestRequestIDs(t *testing.T) {
 // Probes need no key. Who shows none learns how many replicas there are, and nothing of where they are.
 func TestWithoutAKeyReadySaysHowManyReplicasThereAreAndNotWhich(t *testing.T) {
 	cfg := testConfig()
-	cfg.APIKeys = map[string]string{"team-a": "secret-key-a"}
+	cfg.APIKeys = Keys{"team-a": {"secret-key-a"}}
 	front := newFront(says("x"))
 	front.health = Health{Ready: true, Replicas: []Replica{
 		{Name: "gpu-7.internal:8000", Model: "m", State: "ready"},

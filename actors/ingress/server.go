@@ -105,7 +105,7 @@ func (s *Server) expected() meter.Expected {
 		e.Statuses = append(e.Statuses, a.status)
 	}
 	e.Tenants = []string{defaultTenant}
-	if names := s.keys.names(); names != nil {
+	if names := s.keys.names(); len(names) > 0 {
 		e.Tenants = names
 	}
 	return e

@@ -14,7 +14,7 @@ func completionCommand(t terminal) *cli.Command {
 	printer := func(shell, load string, script func(*cli.App) (string, error)) *cli.Command {
 		return &cli.Command{
 			Name: shell, Usage: "print the script for " + shell + ": " + load, HideHelpCommand: true, OnUsageError: usageMistake,
-			Action: withoutArguments(func(c *cli.Context) error {
+			Action: withoutArguments(func(*cli.Context) error {
 				text, err := script(newApp(t))
 				if err == nil {
 					_, err = io.WriteString(t.out, text)

@@ -145,7 +145,10 @@ func TestARemovedReplicasEngineEnds(t *testing.T) {
 }
 
 func TestACommandThatCannotBeStartedIsTriedAgain(t *testing.T) {
-	s := start(t, "--tokenizer", modelDir, "--launch", "llamacpp=no-such-program --port {port}")
+	// It is there, and of another machine.
+	program := filepath.Join(t.TempDir(), "llama-server")
+	require.NoError(t, os.WriteFile(program, []byte{0x7f, 'E', 'L', 'F'}, 0o700)) //nolint:gosec // it is to be started
+	s := start(t, "--tokenizer", modelDir, "--launch", "llamacpp="+program+" --port {port}")
 	s.awaitLog(t, "it cannot be started")
 	s.awaitLog(t, "(strike 2)")
 	code, body := s.status(t, http.MethodGet, "/ready", "")
