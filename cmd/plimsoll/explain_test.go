@@ -31,8 +31,6 @@ func served(t *testing.T, adjust func(*Config)) (api, operators string) {
 	if adjust != nil {
 		adjust(&c)
 	}
-	m, err := meter.New(meter.DefaultConfig())
-	require.NoError(t, err)
 	var out, errs bytes.Buffer
 	m, err := meter.New(meter.DefaultConfig())
 	require.NoError(t, err)
