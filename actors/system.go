@@ -324,13 +324,13 @@ func (s *System) Tokenize(ctx context.Context, name string, in stream.Input) ([]
 
 // Health implements ingress.Front.
 func (s *System) Health() ingress.Health {
-	h := ingress.Health{ShuttingDown: s.closing.Load(), Ready: true, Unnamed: s.unnamed()}
+	h, now := ingress.Health{ShuttingDown: s.closing.Load(), Ready: true, Unnamed: s.unnamed()}, time.Now()
 	for _, m := range s.models {
 		serves := false
 		for _, ref := range m.fleet.Refs() {
 			snap := ref.Snapshot()
 			serves = serves || snap.State.Routable()
-			h.Replicas = append(h.Replicas, ingress.Replica{Name: string(ref.ID), Model: m.name(), State: snap.State.String()})
+			h.Replicas = append(h.Replicas, ingress.Replica{Name: string(ref.ID), Model: m.name(), State: snap.Standing(now)})
 		}
 		h.Ready = h.Ready && serves
 	}

@@ -19,8 +19,9 @@ type Replica struct {
 	Incarnation  uint64  `json:"incarnation"`
 	Epoch        uint64  `json:"epoch"`
 	Recovering   bool    `json:"recovering,omitempty"`
-	// CoolingSeconds is how long it gets nothing more because it shed a request.
+	// CoolingSeconds is how long it gets nothing more because it shed a request, CoolingWhy what it said then.
 	CoolingSeconds *float64 `json:"cooling_seconds,omitempty"`
+	CoolingWhy     string   `json:"cooling_why,omitempty"`
 	LastError      string   `json:"last_error,omitempty"`
 	// Suspect: it is silent, and takes nothing until it shows that it lives. Hung: it did not, and is tried again.
 	Suspect bool `json:"suspect,omitempty"`
@@ -107,7 +108,7 @@ func lay(now time.Time, ref *fleet.Ref) Replica {
 	s := ref.Snapshot()
 	r := Replica{
 		Name: string(ref.ID), Model: ref.Model, Engine: ref.Capabilities.Kind, EngineModel: s.EngineModel,
-		State: s.State.String(), Incarnation: s.Incarnation, Epoch: s.Epoch, Recovering: s.Recovering, LastError: s.LastError,
+		State: s.Standing(now), Incarnation: s.Incarnation, Epoch: s.Epoch, Recovering: s.Recovering, LastError: s.LastError,
 		Load: Load{
 			BookedBlocks: int(s.Load.BookedBlocks), FreeBlocks: int(s.Load.FreeBlocks()),
 			OverdraftBlocks: int(s.Load.OverdraftBlocks), ForeignBlocks: int(s.Load.ForeignBlocks),
@@ -134,7 +135,7 @@ func lay(now time.Time, ref *fleet.Ref) Replica {
 	}
 	if cooling := s.CoolingUntil.Sub(now); !s.CoolingUntil.IsZero() && cooling > 0 {
 		seconds := cooling.Seconds()
-		r.CoolingSeconds = &seconds
+		r.CoolingSeconds, r.CoolingWhy = &seconds, s.CoolingWhy
 	}
 	if s.Told {
 		l := s.Load.Limits

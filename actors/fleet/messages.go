@@ -52,6 +52,7 @@ type (
 		Attempt
 
 		Failure *engine.Failure
+		Of      Likeness // what the request has in common with others
 	}
 	// Announced answers Restarted: the tickets a request has here. From the request's goroutine, one for each call; and one
 	// from the register of calls for attempts that have outlived theirs.

@@ -22,10 +22,11 @@ type Snapshot struct {
 	Load ledger.Load
 	// Answered is the reservation answered last: Load shows what became of it and of all that its router sent before.
 	Answered     scoring.Ticket
-	CoolingUntil time.Time // after a shed; zero time if never
+	CoolingUntil time.Time // it shed a request, and gets none until then; zero time if it does not cool down
+	CoolingWhy   string    // what it said
 	EngineModel  string    // the engine's name of its model, by which it is asked
 	EngineNames  []string  // all that it has for the model; none of an engine that is not one of the model's
-	Adapters     []string  // LoRA adapters that the engine has, sorted
+	Adapters     []string  // LoRA adapters that requests may name, sorted
 	EngineLoad   engine.Load
 	LastError    string
 	Since        time.Time // when State was entered
@@ -74,4 +75,12 @@ type Place struct {
 	BlockTokens scoring.Tokens
 	// Incarnation is the engine's life that the slot speaks of: of another one it says nothing.
 	Incarnation uint64
+}
+
+// Standing is how the replica stands, in a word for people: its state, or why one that is ready takes nothing for a while.
+func (s *Snapshot) Standing(now time.Time) string {
+	if s.State == Ready && now.Before(s.CoolingUntil) {
+		return "cooling"
+	}
+	return s.State.String()
 }

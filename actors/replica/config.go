@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"plimsoll/actors/supervise"
@@ -31,6 +32,7 @@ type Config struct {
 	AnnounceWait time.Duration // after a restart of the actor nothing is granted for at most this time
 	ShedFirst    time.Duration // cooling after a first shed that names no time
 	ShedCap      time.Duration // longest such cooling; it doubles from ShedFirst
+	ShedMost     time.Duration // longest cooling that an engine may ask for
 	// A replica that refuses us (key, missing model) while its probes succeed is tried again after DegradedFirst, which
 	// doubles to DegradedCap.
 	DegradedFirst, DegradedCap time.Duration
@@ -68,7 +70,7 @@ func DefaultConfig(id scoring.ReplicaID, model string) Config {
 	return Config{
 		ID: id, Model: model, Process: string(id),
 		FeedWait: 2 * time.Second, FeedSilence: 10 * time.Second, ReachWait: time.Second, AnnounceWait: time.Second,
-		ShedFirst: 500 * time.Millisecond, ShedCap: 8 * time.Second,
+		ShedFirst: 500 * time.Millisecond, ShedCap: 8 * time.Second, ShedMost: 30 * time.Second,
 		DegradedFirst: time.Second, DegradedCap: 30 * time.Second, FailedProbes: 2,
 		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second,
 		ProbeFirst: 250 * time.Millisecond, ProbeCap: 5 * time.Second, RefusedCap: time.Second,
@@ -108,8 +110,12 @@ func (c Config) Validate() error {
 		return errors.New("waits must not be negative, and at least one failed probe is needed to call a replica down")
 	case c.HangLeast <= 0 || c.HangBlind < c.HangLeast || c.HangDoubt <= 0 || c.CanaryRetry <= 0 || c.HangGiveUp <= 0 || c.HangRestart <= 0 || c.FirstTokenTimeout <= 0 || c.ProbePatience <= 0 || c.BreaksMax < 1:
 		return errors.New("silences and retries must be positive, the one of an unknown replica no shorter than the least, and at least one attempt must break")
+	case c.BreaksMax > unlikesMax:
+		return fmt.Errorf("of the requests that broke %d are remembered", unlikesMax)
 	case c.RampSeats < 1 || c.RampTime < 0:
 		return errors.New("a replica needs at least one seat to ramp up, and no negative time")
+	case c.ShedMost <= 0:
+		return errors.New("the time for which a replica is left alone that sheds must be positive")
 	case c.ShedFirst <= 0 || c.ShedCap < c.ShedFirst || c.DegradedFirst <= 0 || c.DegradedCap < c.DegradedFirst:
 		return errors.New("the times a replica is left alone must be positive and each cap no less than its first")
 	}

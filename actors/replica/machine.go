@@ -85,7 +85,9 @@ type machine struct {
 	ledger      *ledger.Ledger
 	engineModel string
 	engineNames []string
-	adapters    []string
+	listing     []string        // adapters that the engine lists
+	lacking     map[string]lack // those of them that it did not know when it was asked
+	adapters    []string        // that requests may name
 	engineLoad  engine.Load
 	lastError   string
 
@@ -105,7 +107,9 @@ type machine struct {
 
 	sheds        int // in a row, without a first token between them
 	coolingUntil time.Time
-	distrusts    int // failures of kind Operator in a row, likewise
+	coolingWhy   string
+	refusals     unlikes // requests that it refused as if it refused us, likewise
+	distrusts    int     // how often it was taken for one that refuses us, likewise
 	distrustedTo time.Time
 
 	serves bool      // it takes new work
@@ -131,8 +135,8 @@ func newMachine(
 	m := &machine{
 		cfg: cfg, caps: caps, epoch: old.Epoch, life: l, since: now, ledger: ledger.New(scoring.Limits{}),
 		rng: rng, strikes: supervise.NewBackoff(cfg.Strikes), leaveBy: old.LeaveBy, keep: old.Kept,
-		state: old.State, told: old.Told, limits: old.Load.Limits, coolingUntil: old.CoolingUntil,
-		engineModel: old.EngineModel, engineNames: old.EngineNames, adapters: old.Adapters, engineLoad: old.EngineLoad, lastError: old.LastError,
+		state: old.State, told: old.Told, limits: old.Load.Limits, coolingUntil: old.CoolingUntil, coolingWhy: old.CoolingWhy,
+		engineModel: old.EngineModel, engineNames: old.EngineNames, adapters: old.Adapters, listing: old.Adapters, engineLoad: old.EngineLoad, lastError: old.LastError,
 	}
 	if m.told {
 		m.ledger.SetLimits(m.limits)
@@ -181,7 +185,7 @@ func (m *machine) step(now time.Time, message any) []effect {
 	case fleet.Started:
 		if m.ledger.Start(e.Ticket, now) {
 			m.computed(now, e.Ticket)
-			m.sheds, m.distrusts = 0, 0
+			m.served()
 			m.emit(publish{room: m.climb(now)})
 		}
 	case fleet.Progress:
@@ -191,7 +195,7 @@ func (m *machine) step(now time.Time, message any) []effect {
 	case fleet.End:
 		if m.ledger.End(e.Ticket, e.Reason) {
 			if e.Reason == ledger.Finished {
-				m.watch.breaks = 0
+				m.watch.broken, m.refusals = nil, nil
 			}
 			m.freed(now)
 		}
@@ -293,6 +297,9 @@ func (m *machine) nextTick() (time.Time, bool) {
 	if m.mute != nil {
 		sooner(*m.mute)
 	}
+	if offer, wanted := m.nextOffer(); wanted {
+		sooner(offer)
+	}
 	if look, wanted := m.nextLook(); wanted {
 		sooner(look)
 	}
@@ -313,7 +320,7 @@ func (m *machine) attemptFailed(now time.Time, e fleet.AttemptFailed) {
 	switch e.Failure.Kind {
 	case engine.Shed:
 		if booked {
-			m.shed(now, e.Failure.RetryAfter)
+			m.shed(now, e)
 		}
 		m.endFailed(now, ticket)
 	case engine.Client, engine.Local:
@@ -323,12 +330,12 @@ func (m *machine) attemptFailed(now time.Time, e fleet.AttemptFailed) {
 		m.emit(hurryProbe{})
 	case engine.Operator:
 		if booked {
-			m.distrust(now, e.Failure.Error())
+			m.refused(now, e)
 		}
 		m.endFailed(now, ticket)
 	case engine.Broken:
 		if booked {
-			m.broke(now, ticket, e.Failure.Error())
+			m.broke(now, e)
 		}
 		if m.caps.ConfirmsAbort {
 			m.endFailed(now, ticket) // the attempt has returned, so the engine has let go
@@ -342,40 +349,6 @@ func (m *machine) attemptFailed(now time.Time, e fleet.AttemptFailed) {
 		m.emit(hurryProbe{})
 	case engine.NumFailKinds:
 	}
-}
-
-// shed lets the replica cool down: as long as it asks for, else longer each time. What it sheds while it cools was on its
-// way before and tells nothing new.
-func (m *machine) shed(now time.Time, retryAfter time.Duration) {
-	if !now.Before(m.coolingUntil) {
-		m.sheds++
-	}
-	if retryAfter == 0 {
-		retryAfter = doubled(m.cfg.ShedFirst, m.cfg.ShedCap, m.sheds)
-	}
-	if until := now.Add(retryAfter); until.After(m.coolingUntil) {
-		m.coolingUntil = until
-	}
-}
-
-// distrust takes the replica out of service because it refuses us. Its probes may succeed all the same, so it is tried
-// again after a time that doubles.
-func (m *machine) distrust(now time.Time, why string) {
-	m.lastError = why
-	if m.state != fleet.Ready && m.state != fleet.Warming {
-		return
-	}
-	m.distrusts++
-	m.distrustedTo = now.Add(doubled(m.cfg.DegradedFirst, m.cfg.DegradedCap, m.distrusts))
-	m.enter(now, fleet.Degraded, why)
-}
-
-// doubled is the n-th of a row of times, the first of which is first and each the double of the one before, up to most.
-func doubled(first, most time.Duration, n int) time.Duration {
-	for ; n > 1 && first < most; n-- {
-		first *= 2
-	}
-	return min(first, most)
 }
 
 func (m *machine) endFailed(now time.Time, t scoring.Ticket) {
@@ -427,10 +400,11 @@ func (m *machine) tick(now time.Time) {
 		m.settle(now)
 	}
 	if !m.coolingUntil.IsZero() && !now.Before(m.coolingUntil) {
-		m.coolingUntil = time.Time{}
+		m.cooled()
 		m.ramp = m.halfOpen()
 		m.emit(publish{room: true})
 	}
+	m.offerAgain(now)
 	m.look(now)
 	m.muted(now)
 	m.leave(now)
@@ -461,7 +435,7 @@ func (m *machine) snapshot() *fleet.Snapshot {
 	return &fleet.Snapshot{
 		Lingering: lingering, Held: m.signs.held,
 		ID: m.cfg.ID, Epoch: m.epoch, Incarnation: m.life.incarnation, State: m.state, Recovering: m.recovering,
-		Told: m.told, Load: m.ledger.Load(), Answered: m.answered, CoolingUntil: m.coolingUntil, EngineModel: m.engineModel, EngineNames: m.engineNames,
+		Told: m.told, Load: m.ledger.Load(), Answered: m.answered, CoolingUntil: m.coolingUntil, CoolingWhy: m.coolingWhy, EngineModel: m.engineModel, EngineNames: m.engineNames,
 		Adapters: m.adapters, EngineLoad: m.engineLoad, LastError: m.lastError, Since: m.since,
 		Turned: m.turned, Life: m.watch.showed, Seen: m.life.known.seen,
 		Suspect: m.watch.phase == suspect, Hung: m.watch.phase == hung, QuotaSeats: m.ramp.quota(), StepP99: m.stepP99(),

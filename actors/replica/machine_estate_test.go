@@ -63,7 +63,7 @@ func TestWhatNobodyHasHeardOfLingers(t *testing.T) {
 			}
 			require.True(t, has[publish](b.last))
 			require.Greater(t, load.BookedBlocks, scoring.Blocks(10), "what it has grown past its claim too")
-			require.Zero(t, b.m.strikes.Strikes()+b.m.watch.breaks, "nothing is concluded from what nobody knew of")
+			require.Zero(t, b.m.strikes.Strikes()+len(b.m.watch.broken), "nothing is concluded from what nobody knew of")
 			b.step(fleet.Announced{Epoch: 2, Tickets: []fleet.Announcement{{Attempt: a, State: ledger.Lingering}}})
 			b.step(fleet.End{Ticket: a.Claim.Ticket})
 			require.True(t, b.m.ledger.Empty())

@@ -79,7 +79,7 @@ func TestRebirth(t *testing.T) {
 	b.step(fleet.Linger{Attempt: of(lingering)})
 	b.probed(status("a"))
 	late := b.granted()
-	b.m.shed(b.now, 0)
+	b.m.shed(b.now, fleet.AttemptFailed{Failure: &engine.Failure{Kind: engine.Shed}})
 	b.probed(status("b"))
 	require.Equal(t, fleet.Warming, b.m.state)
 	require.Equal(t, ledger.Ended, b.m.ledger.State(old))

@@ -24,7 +24,8 @@ func (m *machine) probed(now time.Time, p Probed) {
 		m.stranger(now, s, why)
 		return
 	}
-	m.engineModel, m.engineNames, m.adapters, m.engineLoad = s.Model, s.Names, s.Adapters, s.Load
+	m.engineModel, m.engineNames, m.engineLoad = s.Model, s.Names, s.Load
+	m.listed(s.Adapters)
 	limits := m.limitsOf(s)
 	if limits.KVBlocks < 1 {
 		m.unusable(now, "the engine does not tell how much its cache holds, and no capacity-tokens are set")
@@ -92,11 +93,13 @@ func (m *machine) rebirth(s engine.Status) {
 	}
 	m.life.evidence, m.life.steps, m.life.said, m.life.known = s.Incarnation, nil, nil, &known{}
 	m.ledger.EndGranted(m.life.since, ledger.Lost)
-	m.coolingUntil, m.sheds = time.Time{}, 0
-	m.distrustedTo, m.distrusts = time.Time{}, 0
+	m.cooled()
+	m.distrustedTo, m.lacking = time.Time{}, nil
+	m.offer()
+	m.served()
 	m.feedReady = false
 	m.dropCanary()
-	m.watch.phase, m.watch.steps, m.watch.breaks = calm, nil, 0
+	m.watch.phase, m.watch.steps, m.watch.broken = calm, nil, nil
 	m.emit(voidIndex{})
 }
 

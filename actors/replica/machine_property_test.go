@@ -338,7 +338,12 @@ func (w *walk) fail(t *rapid.T) {
 	if !lingers {
 		w.n.end(h.ticket)
 	}
-	w.act(t, fleet.AttemptFailed{Attempt: of(h.ticket), Failure: &engine.Failure{Kind: kind}})
+	head := rapid.Uint64Range(0, 3).Draw(t, "head")
+	w.act(t, fleet.AttemptFailed{
+		Attempt: of(h.ticket),
+		Failure: &engine.Failure{Kind: kind, Missing: kind == engine.Operator && head == 0, RetryAfter: time.Duration(head) * time.Minute},
+		Of:      fleet.Likeness{Head: head, Whole: rapid.Uint64Range(0, 9).Draw(t, "whole"), LoRA: "x"},
+	})
 	if lingers {
 		w.n.linger(h, w.now, w.m.caps)
 	}

@@ -301,33 +301,6 @@ func TestShed(t *testing.T) {
 	require.Equal(t, until, b.m.coolingUntil, "a ticket that has ended tells nothing")
 }
 
-// TestDegraded: an engine that refuses us is left alone for a time that doubles, though its probes succeed.
-func TestDegraded(t *testing.T) {
-	b := newBench(t, testConfig(), withoutFeed)
-	b.probed(status("a"))
-	for _, seconds := range []int{1, 2, 4, 8, 16, 30, 30} {
-		want := time.Duration(seconds) * time.Second
-		ticket := b.granted()
-		b.failed(ticket, engine.Operator)
-		require.Equal(t, fleet.Degraded, b.m.state)
-		require.Equal(t, ledger.Ended, b.m.ledger.State(ticket))
-		require.NotEmpty(t, b.m.snapshot().LastError)
-		since := b.now
-		require.Equal(t, ledger.Closed, b.reserve(b.claim()))
-		for b.m.state == fleet.Degraded {
-			b.now = b.now.Add(-time.Second / 2)
-			b.probed(status("a"))
-		}
-		require.Equal(t, fleet.Ready, b.m.state)
-		require.Empty(t, b.m.snapshot().LastError)
-		require.GreaterOrEqual(t, b.now.Sub(since), want)
-		require.Less(t, b.now.Sub(since), want+2*time.Second)
-	}
-	b.step(fleet.Started{Ticket: b.granted()})
-	b.failed(b.granted(), engine.Operator)
-	require.Equal(t, time.Second, b.m.distrustedTo.Sub(b.now), "a first token forgives all")
-}
-
 // TestDegradedByProbe: the first probe that was sent after it ends it.
 func TestDegradedByProbe(t *testing.T) {
 	b := reach(t, fleet.Ready)
@@ -336,18 +309,6 @@ func TestDegradedByProbe(t *testing.T) {
 	require.Equal(t, fleet.Degraded, b.m.state, "sent before")
 	b.probed(status("a"))
 	require.Equal(t, fleet.Ready, b.m.state)
-}
-
-// TestDistrustKeepsLegs: attempts that run stay booked, and one that comes from before does not prolong it.
-func TestDistrustKeepsLegs(t *testing.T) {
-	b := reach(t, fleet.Ready)
-	x, y := b.granted(), b.granted()
-	b.failed(x, engine.Operator)
-	until := b.m.distrustedTo
-	require.Equal(t, ledger.Reserved, b.m.ledger.State(y))
-	b.failed(y, engine.Operator)
-	require.Equal(t, until, b.m.distrustedTo)
-	require.Equal(t, 1, b.m.distrusts)
 }
 
 // TestFailedAttempts: what each kind of failure means for the ticket and the engine.
@@ -361,7 +322,7 @@ func TestFailedAttempts(t *testing.T) {
 		{engine.Shed, withoutFeed, ledger.Ended, false, false},
 		{engine.Client, withoutFeed, ledger.Ended, false, false},
 		{engine.Refused, withoutFeed, ledger.Ended, true, false},
-		{engine.Operator, withoutFeed, ledger.Ended, false, true},
+		{engine.Operator, withoutFeed, ledger.Ended, true, false}, // one alone: the probe tells
 		{engine.Broken, withoutFeed, ledger.Lingering, true, false},
 		{engine.Stalled, withoutFeed, ledger.Lingering, true, false},
 		{engine.Broken, withFeed, ledger.Ended, true, false},      // Generate has returned: the engine has let go

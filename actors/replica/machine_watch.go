@@ -44,7 +44,7 @@ type watch struct {
 	dropped   bool           // the one under way was cancelled
 	notBefore time.Time      // hung: a strike keeps it out until then
 	giveUp    *time.Time     // suspected or hung: a process of ours is given up then; nil: it was
-	breaks    int            // attempts that broke, without one that finished between them
+	broken    unlikes        // requests whose attempts broke, without one that finished between them
 	breaksOf  scoring.Ticket // no ticket up to this one tells of another break
 }
 
@@ -292,7 +292,7 @@ func (k strikeKind) String() string { return [...]string{"hang", "breaks"}[k] }
 func (m *machine) strike(now time.Time, kind strikeKind, why string) {
 	w := &m.watch
 	m.lastError = why
-	w.phase, w.kind, w.held, w.breaks = hung, kind, [fleet.PaceBuckets]uint32{}, 0
+	w.phase, w.kind, w.held, w.broken = hung, kind, [fleet.PaceBuckets]uint32{}, nil
 	w.notBefore = now.Add(m.strikes.Strike(now, m.rng))
 	w.until = w.notBefore
 	if kind == breaks {
@@ -369,15 +369,20 @@ func (m *machine) canaryDone(now time.Time, e canaryDone) {
 }
 
 // broke counts an attempt that broke. Those that were granted before the last break that was counted are part of it: a
-// process that dies breaks all its streams at once.
-func (m *machine) broke(now time.Time, t scoring.Ticket, why string) {
-	w := &m.watch
+// process that dies breaks all its streams at once. One that comes again tells nothing new: it may be what breaks them. Where the
+// engine only left the finish out, that goes for all that share a block with it.
+func (m *machine) broke(now time.Time, e fleet.AttemptFailed) {
+	w, t := &m.watch, e.Claim.Ticket
 	if t.Boot == w.breaksOf.Boot && t.Number <= w.breaksOf.Number {
 		return
 	}
 	w.breaksOf = m.answered
-	if w.breaks++; w.breaks >= m.cfg.BreaksMax && w.phase != hung {
-		m.strike(now, breaks, "one attempt after another broke: "+why)
+	alike := sameWhole
+	if e.Failure.Unfinished {
+		alike = sameHead
+	}
+	if w.broken.add(e.Of, alike); len(w.broken) >= m.cfg.BreaksMax && w.phase != hung {
+		m.strike(now, breaks, "one attempt after another broke: "+e.Failure.Error())
 	}
 }
 

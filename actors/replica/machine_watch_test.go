@@ -490,7 +490,7 @@ func TestBreaks(t *testing.T) {
 	w.m.cfg.BreaksMax = 3
 	broken := func(tickets ...scoring.Ticket) {
 		for _, ticket := range tickets {
-			w.at(0, fleet.AttemptFailed{Attempt: of(ticket), Failure: &engine.Failure{Kind: engine.Broken, Message: "no"}})
+			w.at(0, fleet.AttemptFailed{Attempt: of(ticket), Failure: &engine.Failure{Kind: engine.Broken, Message: "no"}, Of: unlike(ticket)})
 			w.at(0, fleet.End{Ticket: ticket, Reason: ledger.Failed})
 		}
 	}

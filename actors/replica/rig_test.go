@@ -87,7 +87,12 @@ func (b *bench) probeFailed(kind engine.FailKind) []effect {
 }
 
 func (b *bench) failed(t scoring.Ticket, kind engine.FailKind) []effect {
-	return b.step(fleet.AttemptFailed{Attempt: of(t), Failure: &engine.Failure{Kind: kind, Message: "no"}})
+	return b.step(fleet.AttemptFailed{Attempt: of(t), Failure: &engine.Failure{Kind: kind, Message: "no"}, Of: unlike(t)})
+}
+
+// unlike is what a ticket's request has in common with those of others: nothing.
+func unlike(t scoring.Ticket) fleet.Likeness {
+	return fleet.Likeness{Tenant: "default", Head: t.Number, Whole: t.Number}
 }
 
 // of is an attempt of a ticket of which nothing is to be booked.

@@ -73,6 +73,7 @@ type machine struct {
 	first map[scoring.ReplicaID]time.Time // the last first token of each replica
 
 	outliers outliers
+	uses     uses
 
 	booked  map[scoring.ReplicaID]*booking
 	tickets map[scoring.Ticket]*asked

@@ -18,6 +18,7 @@ func (m *machine) book(now time.Time, by *asking, ask stream.Ask, plan *ledger.P
 	a.by, a.at, a.prompt, a.need, a.booked = by, i, ask.Prompt, fit.NeedBlocks, true
 	a.place = stream.Placement{
 		Leg: ask.Leg, Claim: claim, Ref: v.ref, Incarnation: v.snap.Incarnation, EngineModel: v.snap.EngineModel,
+		Several:     m.uses.see(now, e.sub.Call.Request),
 		BlockTokens: v.snap.Load.Limits.BlockTokens, LongestTokens: v.snap.Load.Limits.SequenceTokens,
 		MaxTokens: int(claim.SequenceTokens - claim.PromptTokens), OverlapTokens: m.hit(e, ask, i, vs, chosen), Step: v.snap.StepP99,
 	}

@@ -70,7 +70,7 @@ func (m *machine) place(now time.Time, e *entry, vs []view) bool {
 			chosen = append(chosen, m.book(now, by, ask, &plan, d, dec.Index, vs, chosen))
 			continue
 		}
-		if e.sub.Begun && dec.Verdict == policy.Refuse && dec.Cause != policy.TooLarge {
+		if e.sub.Begun && dec.Verdict == policy.Refuse && dec.Cause != policy.TooLarge && (!ask.Lives || m.pass.pass.Hope(d, fits)) {
 			// Whoever does not serve now may serve again before the wait is over.
 			dec.Verdict, dec.Until = policy.Hold, now.Add(recheck)
 		}

@@ -98,6 +98,46 @@ func TestABrokenAnswerWaitsForWhoComesBack(t *testing.T) {
 	require.Equal(t, uint64(2), p.Incarnation)
 }
 
+// TestAnAnswerWhoseEngineLivesOn is turned away at once where every other replica is out of the question, and waits for those that
+// may come.
+func TestAnAnswerWhoseEngineLivesOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		other func(*site)
+		waits bool
+	}{
+		"it is full":                  {(*site).fill, true},
+		"it cools down":               {func(s *site) { s.snap.CoolingUntil = start.Add(time.Minute) }, true},
+		"it does not answer":          {func(s *site) { s.snap.State = fleet.Down }, true},
+		"it was not reached yet":      {func(s *site) { s.snap.State, s.snap.Told = fleet.Starting, false }, true},
+		"it refuses us":               {func(s *site) { s.snap.State = fleet.Degraded }, false},
+		"it drains":                   {func(s *site) { s.snap.State = fleet.Draining }, false},
+		"it failed the answer before": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, testConfig(), 2)
+			off := []scoring.ReplicaID{"a"}
+			if c.other != nil {
+				c.other(r.site("b"))
+			} else {
+				off = append(off, "b")
+			}
+			sub := r.broken(1, 64, 40, off...)
+			sub.Legs[0].Lives = true
+			r.submit(sub)
+			require.Equal(t, c.waits, r.waits(sub))
+			if !c.waits {
+				require.Equal(t, fault.EngineFailed, r.fault(sub).Kind)
+				r.empty()
+				return
+			}
+			r.site("b").snap.State = fleet.Degraded
+			r.step(fleet.Room{Replica: "b"})
+			r.deliver()
+			require.Equal(t, fault.EngineFailed, r.fault(sub).Kind, "it is none any more that may come")
+		})
+	}
+}
+
 // TestABrokenAnswerWaitsItsTime since it broke, whatever became of it in between, and then fails as its engine did.
 func TestABrokenAnswerWaitsItsTime(t *testing.T) {
 	cfg := testConfig()

@@ -421,7 +421,7 @@ func TestWordsOfDeclined(t *testing.T) {
 		{RestartOnly, ResumeBest, "without token IDs"},
 		{RestartOnly, ResumeExact, "without token IDs"},
 	} {
-		f := declined(faultOf(failure(engine.Broken)), c.class, c.resume)
+		f := declined(faultOf(failure(engine.Broken), ""), c.class, c.resume)
 		require.Equal(t, fault.EngineFailed, f.Kind)
 		require.Contains(t, f.Message, c.words, fmt.Sprint(c))
 		require.Contains(t, f.Message, "send the request again")

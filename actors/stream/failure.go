@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"plimsoll/actors/fault"
@@ -18,13 +19,17 @@ func failureOf(err error) *engine.Failure {
 	return &engine.Failure{Kind: engine.Broken, Err: err}
 }
 
-// faultOf says what a client hears of an engine's failure if nobody else can take over.
-func faultOf(f *engine.Failure) *fault.Fault {
+// retryAfterMost bounds when a client is told to come back: what one engine asks for is not what the fleet needs.
+const retryAfterMost = time.Minute
+
+// faultOf says what a client hears of an engine's failure of a request to a LoRA adapter, or to the model, if nobody else can take
+// over.
+func faultOf(f *engine.Failure, lora string) *fault.Fault {
 	switch f.Kind {
 	case engine.Client:
 		return &fault.Fault{Kind: fault.EngineRefused, Status: f.Status, Message: f.Message, Param: f.Param, Err: f}
 	case engine.Shed:
-		wait := f.RetryAfter
+		wait := min(f.RetryAfter, retryAfterMost)
 		if wait == 0 {
 			wait = time.Second
 		}
@@ -37,7 +42,18 @@ func faultOf(f *engine.Failure) *fault.Fault {
 		return &fault.Fault{
 			Kind: fault.NoReplica, Message: "this node is short of connections to its engines; try again later", RetryAfter: time.Second, Err: f,
 		}
-	case engine.Refused, engine.Broken, engine.Operator, engine.NumFailKinds:
+	case engine.Operator:
+		if lora != "" && f.Status == http.StatusNotFound {
+			return &fault.Fault{
+				Kind: fault.ModelNotFound, Param: "model", Err: f,
+				Message: fmt.Sprintf("the model %q does not exist: no engine that lists it knows it", lora),
+			}
+		}
+		return &fault.Fault{
+			Kind: fault.EngineFailed, Err: f,
+			Message: fmt.Sprintf("the engine refused this request (status %d), and nobody else could take it", f.Status),
+		}
+	case engine.Refused, engine.Broken, engine.NumFailKinds:
 	}
 	return &fault.Fault{
 		Kind: fault.EngineFailed, Message: fmt.Sprintf("the engine failed (%s) and nobody else could take over", f.Kind), Err: f,

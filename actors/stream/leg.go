@@ -42,6 +42,7 @@ type legState struct {
 	input    []uint32 // prompt and journal, for the next attempt; nil: the prompt alone
 	// giver is the first attempt that gave a token: what engines say of the prompt counts from it alone. 0: none has.
 	giver     uint64
+	refused   int // attempts that engines refused as if they refused us
 	fruitless int // attempts in a row that took what it had produced and added nothing
 	// silenced counts the replicas that it left for their silence while they computed its prompt, or after it had waited for the
 	// first token in vain: it may be the cause. twice: the next one fell silent too, and it waits there.
@@ -66,7 +67,7 @@ func newLeg(req *Request, model Model, index int) *legState {
 // restart makes a leg as new, but for the memory of its attempts.
 func (l *legState) restart(req *Request, model Model) {
 	fresh := newLeg(req, model, l.index)
-	fresh.attempts, fresh.excluded, fresh.giver, fresh.breach = l.attempts, l.excluded, l.giver, l.breach
+	fresh.attempts, fresh.refused, fresh.excluded, fresh.giver, fresh.breach = l.attempts, l.refused, l.excluded, l.giver, l.breach
 	fresh.silenced, fresh.twice, fresh.only = l.silenced, l.twice, l.only
 	*l = *fresh
 }

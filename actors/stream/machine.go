@@ -187,7 +187,8 @@ func (m *machine) step(now time.Time, event any) []effect {
 	case clientGone:
 		m.fail(&fault.Fault{Kind: fault.ClientGone, Message: "the client has left"})
 	case overrun:
-		m.fail(&fault.Fault{Kind: fault.ClientGone, Message: "the client reads too slowly: too much of the answer waits for it"})
+		m.fail(fault.New(fault.SlowReader,
+			"the answer is read too slowly: more than %d bytes of it wait to be read; read faster, or ask for a shorter answer", m.cfg.JournalBytes))
 	case Shutdown:
 		m.fail(e.Fault)
 	case timeout:

@@ -277,7 +277,7 @@ func (m *machine) attemptEnded(now time.Time, e attemptEnded) {
 	switch {
 	case e.err != nil:
 		failure = failureOf(e.err)
-		m.emit(toReplica{ref, fleet.AttemptFailed{Attempt: a.known(), Failure: failure}})
+		m.emit(toReplica{ref, fleet.AttemptFailed{Attempt: a.known(), Failure: failure, Of: m.likeness(a)}})
 		if failure.Kind == engine.Stalled && ref.Capabilities.ConfirmsAbort { // a stall alone says nothing about its blocks
 			m.emit(toReplica{ref, fleet.End{Ticket: ticket, Reason: ledger.Failed}})
 		}
@@ -288,7 +288,7 @@ func (m *machine) attemptEnded(now time.Time, e attemptEnded) {
 		if a.cut {
 			message = "the request was aborted on the engine"
 		}
-		failure = &engine.Failure{Kind: engine.Broken, FromEngine: a.cut, Message: message}
+		failure = &engine.Failure{Kind: engine.Broken, FromEngine: a.cut, Unfinished: !a.cut, Message: message}
 		m.emit(toReplica{ref, fleet.End{Ticket: ticket, Reason: ledger.Failed}})
 	}
 	m.account(a, failure == nil)

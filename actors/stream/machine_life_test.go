@@ -66,13 +66,14 @@ func TestFailures(t *testing.T) {
 		kind  engine.FailKind
 		fault string // what the client hears when it is not, or no longer, routed anew
 		never bool   // not routed anew
+		lives string // the engine is as it was
 	}{
-		{engine.Shed, "contended", false},
-		{engine.Refused, "engine_failed", false},
-		{engine.Broken, "engine_failed", false},
-		{engine.Stalled, "deadline", false},
-		{engine.Operator, "engine_failed", false},
-		{engine.Client, "engine_refused", true},
+		{engine.Shed, "contended", false, ""},
+		{engine.Refused, "engine_failed", false, ""},
+		{engine.Broken, "engine_failed", false, ""},
+		{engine.Stalled, "deadline", false, ""},
+		{engine.Operator, "engine_failed", false, " of one that lives"},
+		{engine.Client, "engine_refused", true, ""},
 	} {
 		t.Run(c.kind.String(), func(t *testing.T) {
 			for _, name := range []string{"a", "p"} { // confirms aborts, does not
@@ -86,7 +87,7 @@ func TestFailures(t *testing.T) {
 				if c.never {
 					want = append(want, "ended: "+c.fault)
 				} else {
-					want = append(want, "submit 2 again, leg 0 not "+name+"/1 after "+c.fault)
+					want = append(want, "submit 2 again, leg 0 not "+name+"/1 after "+c.fault+c.lives)
 				}
 				require.Equal(t, want, r.do(attemptEnded{1, failure(c.kind)}))
 				require.Equal(t, c.never, r.m.done())
@@ -107,7 +108,7 @@ func TestFailures(t *testing.T) {
 			case c.kind == engine.Shed: // it cools down, and the leg may wait for it
 				require.Equal(t, "submit 2 again begun, leg 0 with 2 of 100 after "+c.fault, last)
 			default:
-				require.Equal(t, "submit 2 again begun, leg 0 with 2 of 100 not p/1 after "+c.fault, last)
+				require.Equal(t, "submit 2 again begun, leg 0 with 2 of 100 not p/1 after "+c.fault+c.lives, last)
 			}
 			require.Equal(t, c.never, r.m.done())
 		})
@@ -116,7 +117,7 @@ func TestFailures(t *testing.T) {
 			cfg.AttemptsMax = 3
 			r := newRig(t, cfg, &Request{})
 			r.run(100, "p1")
-			if c.never {
+			if c.never || c.kind == engine.Operator { // that one is tried once more, and not on every replica
 				return
 			}
 			r.do(attemptEnded{1, failure(c.kind)})
@@ -137,16 +138,18 @@ func TestAnErrorThatIsNoFailureIsBroken(t *testing.T) {
 
 func TestAShedderSaysWhenToComeBack(t *testing.T) {
 	f := failure(engine.Shed)
-	require.Equal(t, time.Second, faultOf(f).RetryAfter)
+	require.Equal(t, time.Second, faultOf(f, "").RetryAfter)
 	f.RetryAfter = 9 * time.Second
-	require.Equal(t, 9*time.Second, faultOf(f).RetryAfter)
+	require.Equal(t, 9*time.Second, faultOf(f, "").RetryAfter)
+	f.RetryAfter = time.Hour
+	require.Equal(t, time.Minute, faultOf(f, "").RetryAfter, "what one engine asks for is not what the fleet needs")
 }
 
 func TestTheEnginesRefusalIsPassedOn(t *testing.T) {
 	f := &engine.Failure{Kind: engine.Client, FromEngine: true, Status: 422, Message: "no such grammar", Param: "grammar"}
 	require.Equal(t, &fault.Fault{
 		Kind: fault.EngineRefused, Status: 422, Message: "no such grammar", Param: "grammar", Err: f,
-	}, faultOf(f))
+	}, faultOf(f, ""))
 }
 
 // TestAnAnswerWithoutAFinishIsNone: whatever Generate's return says.
@@ -168,7 +171,7 @@ func TestAnAnswerWithoutAFinishIsNone(t *testing.T) {
 	t.Run("no finish at all", func(t *testing.T) {
 		r := newRig(t, DefaultConfig(), &Request{})
 		r.run(100, "a")
-		with(t, r.do(attemptEnded{attempt: 1}), "a: end 1 failed", "submit 2 again, leg 0 not a/1 after engine_failed")
+		with(t, r.do(attemptEnded{attempt: 1}), "a: end 1 failed", "submit 2 again, leg 0 not a/1 after engine_failed of one that lives")
 	})
 	t.Run("aborted on the engine, with the token that ends it", func(t *testing.T) {
 		r := newRig(t, DefaultConfig(), &Request{})
@@ -231,7 +234,7 @@ func TestCancel(t *testing.T) {
 		fault string
 	}{
 		{"client gone", clientGone{}, "ended: client_gone"},
-		{"overrun", overrun{}, "ended: client_gone"},
+		{"overrun", overrun{}, "ended: slow_reader"},
 		{"shutdown", shutdown, "ended: shutting_down"},
 	} {
 		for _, c := range []struct {

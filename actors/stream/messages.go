@@ -89,6 +89,9 @@ type Ask struct {
 	MaxTokens *int
 	// Excluded are lives of engines that failed this leg.
 	Excluded []Exclusion
+	// Lives: the engine that failed it last is not known to have failed otherwise, and no other life of it will come. Where nobody else
+	// serves or may come to serve it, it is refused at once.
+	Lives bool
 	// Only are the replicas that it may go to while any of them serves; nil: all.
 	Only []scoring.ReplicaID
 	// LastFault is why the last attempt failed, nil if there was none: it decides the error if nobody else is left. Since is
@@ -147,6 +150,7 @@ type Placement struct {
 	Incarnation   uint64
 	Epoch         uint64 // of the replica's actor that granted it
 	EngineModel   string // the engine's name of the model
+	Several       fleet.Several
 	BlockTokens   scoring.Tokens
 	LongestTokens scoring.Tokens // prompt and answer that the replica can hold at most
 	MaxTokens     int            // fitted to the replica's room

@@ -171,6 +171,9 @@ const (
 	unread               // it did not fail, but gave a token that cannot be read
 )
 
+// refusedMax is how many engines may refuse a leg as if they refused us before it is taken that it is the leg that they refuse.
+const refusedMax = 1
+
 // reroute asks for a new place for a leg whose attempt is over before its end, or fails the request. Where a hedge runs beside
 // it that one is all that is needed.
 func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, why cause) {
@@ -190,13 +193,16 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, why caus
 	case l.produced > 0 && why != emptied && !untaken(f.Kind):
 		l.fruitless++
 	}
-	said := faultOf(f)
+	if f.Kind == engine.Operator {
+		l.refused++
+	}
+	said := faultOf(f, m.req.LoRA)
 	if why == emptied {
 		said = &fault.Fault{
 			Kind: fault.NoReplica, Message: "the replica was drained and nobody else could take over", RetryAfter: time.Second, Err: f,
 		}
 	}
-	if f.Kind == engine.Client || l.attempts >= m.cfg.AttemptsMax || l.fruitless >= m.cfg.FruitlessMax {
+	if f.Kind == engine.Client || l.refused > refusedMax || l.attempts >= m.cfg.AttemptsMax || l.fruitless >= m.cfg.FruitlessMax {
 		m.fail(said)
 		return
 	}
@@ -219,7 +225,7 @@ func (m *machine) reroute(now time.Time, a *attempt, f *engine.Failure, why caus
 	}
 	m.exclude(a, f.Kind, why)
 	ask := m.ask(l)
-	ask.Since, ask.LastFault = now, said
+	ask.Since, ask.LastFault, ask.Lives = now, said, f.Unfinished || f.Kind == engine.Operator
 	if f.Kind == engine.Local { // that passes when others end, not at once: all attempts together may take RetryWait
 		l.parked, m.pollAt = &ask, now.Add(m.cfg.RetryWait/time.Duration(m.cfg.AttemptsMax))
 		return
@@ -273,11 +279,11 @@ func (m *machine) exclude(a *attempt, kind engine.FailKind, why cause) {
 		if m.begun() {
 			return
 		}
-	case engine.Refused, engine.Broken, engine.Stalled:
+	case engine.Refused, engine.Broken, engine.Stalled, engine.Operator:
 		x.Process = true
 	case engine.Local:
 		return // any other would have met it too
-	case engine.Operator, engine.Client, engine.NumFailKinds:
+	case engine.Client, engine.NumFailKinds:
 	}
 	a.leg.excluded = append(a.leg.excluded, x)
 }

@@ -186,6 +186,9 @@ func routerWord(message any) string {
 			if a.LastFault != nil {
 				w.WriteString(" after " + a.LastFault.Kind.String())
 			}
+			if a.Lives {
+				w.WriteString(" of one that lives")
+			}
 		}
 		return w.String()
 	case Withdraw:

@@ -58,6 +58,7 @@ type Config struct {
 	HedgeAfter        float64       // times as long as predicted that a first token may take before another replica is asked too; 0: any
 	HangLeast         time.Duration // the shortest silence of a replica that is suspicious
 	HangBlind         time.Duration // likewise, of a replica whose pace is not known
+	ShedMost          time.Duration // how long a replica that sheds may ask to be left alone
 	QueueTimeout      time.Duration // how long a request waits for room
 	ResumeWait        time.Duration // how long an answer whose engine failed waits for another replica
 	Tenants           []TenantSpec  // those who have other shares than others
@@ -112,6 +113,7 @@ func DefaultConfig() Config {
 		FirstTokenTimeout: streams.FirstTokenTimeout, TokenTimeout: streams.TokenTimeout,
 		HedgeAfter: streams.HedgeAfter,
 		HangLeast:  watch.HangLeast, HangBlind: watch.HangBlind,
+		ShedMost:     watch.ShedMost,
 		DrainTimeout: 30 * time.Second,
 		RecordBytes:  1 << 30,
 		LogLevel:     "info",

@@ -188,6 +188,7 @@ func (r replicaEngine) parts(model string, c Config) actors.Replica {
 	config := replica.DefaultConfig(scoring.ReplicaID(r.Name), model)
 	config.FeedSilence = c.EventsSilence
 	config.HangLeast, config.HangBlind = c.HangLeast, c.HangBlind
+	config.ShedMost = c.ShedMost
 	if r.hasEngine() { // whatever it is called, and all its ranks: they live in one process
 		config.Process = r.Kind + "=" + normalURL(r.Target)
 	}

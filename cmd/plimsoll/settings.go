@@ -95,6 +95,7 @@ func (c *Config) settings() []setting {
 		multiple("hedge-after", "begin a second attempt on another replica, and go on with the quicker, once the first token has taken `F` times as long as predicted; 0: never", &c.HedgeAfter),
 		duration("hang-least", "suspect a replica none of whose streams goes on for 8 of its steps or twice the prefill that it is at, but not within `TIME`", &c.HangLeast),
 		duration("hang-blind", "suspect a replica of which too little was seen to know its pace if none of its streams goes on for `TIME`", &c.HangBlind),
+		period("shed-most", "give a replica that sheds a request nothing for as long as its Retry-After says, `TIME` at most", &c.ShedMost),
 		duration("queue-timeout", "let a request wait `TIME` for room before it gets 429", &c.QueueTimeout),
 		duration("resume-wait", "let an answer whose engine failed wait `TIME` for a replica that goes on with it", &c.ResumeWait),
 		specs("tenant", "give the tenant `NAME`, an API key's name, what its options say; once for each. "+

@@ -58,6 +58,9 @@ func (r Reason) Passes() bool {
 	return false
 }
 
+// Returns says whether the replica may come to take the request: it serves, or does not answer yet or any more.
+func (r Reason) Returns() bool { return r.Passes() || r == NotStarted || r == IsDown }
+
 // LacksOnlyRoom says whether the replica takes the request now or as soon as others have left.
 func (r Reason) LacksOnlyRoom() bool {
 	switch r {

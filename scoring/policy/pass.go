@@ -116,6 +116,12 @@ func (p *Pass) Hopeless(d *Demand, fits []Fit) (Decision, bool) {
 	return dec, dec.Verdict == Refuse
 }
 
+// Hope says whether a request that nobody can take now could be taken if those served that do not serve now.
+func (p *Pass) Hope(d *Demand, fits []Fit) bool {
+	reasons, _ := p.eligible(d, fits)
+	return slices.ContainsFunc(reasons, Reason.Returns)
+}
+
 // notNow is the decision where no candidate can take the request.
 func (p *Pass) notNow(reasons []Reason) Decision {
 	if len(p.Fleet) > 0 && !slices.ContainsFunc(reasons, func(r Reason) bool { return r != TooSmall }) {
