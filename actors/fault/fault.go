@@ -23,6 +23,7 @@ const (
 	Contended                    // 429: all is busy; RetryAfter is set
 	OverQuota                    // 429: the tenant has had its share; RetryAfter is set
 	ClientGone                   // 499: the client left; nobody reads the answer
+	SlowReader                   // the client takes its answer so slowly that too much of it waits, or takes nothing for too long
 	Internal                     // 500: a fault of ours
 	EngineFailed                 // 502: the engine broke and nobody else could take over
 	NoReplica                    // 503: no replica of the model serves now
@@ -61,6 +62,8 @@ func (k Kind) String() string {
 		return "over_quota"
 	case ClientGone:
 		return "client_gone"
+	case SlowReader:
+		return "slow_reader"
 	case Internal:
 		return "internal"
 	case EngineFailed:

@@ -83,6 +83,16 @@ func gone(err error) *fault.Fault {
 	return &fault.Fault{Kind: fault.ClientGone, Message: "the client left", Err: err}
 }
 
+// unwritten is the fault of an answer that cannot be written to its client: it has left, or was cut off.
+func (x *exchange) unwritten() *fault.Fault {
+	if !x.stalled {
+		return gone(x.writeErr)
+	}
+	return &fault.Fault{
+		Kind: fault.SlowReader, Message: "the client has taken nothing for " + x.s.cfg.ClientStall.String(), Err: x.writeErr,
+	}
+}
+
 // faultOf turns the error of Response.Next into a fault: its own, else the request's context has ended.
 func faultOf(err error) *fault.Fault {
 	var f *fault.Fault

@@ -151,5 +151,7 @@
 // # Errors
 //
 // fault.go holds the one table from a fault's kind to status, type, code and Retry-After. The body is
-// {"error": {"message", "type", "param", "code"}}, also as the data of an error event in a stream.
+// {"error": {"message", "type", "param", "code"}}, also as the data of an error event in a stream. A stream that has begun ends
+// with [DONE], with an error event, or, where its client has left or takes nothing for Config.ClientStall, with a connection that breaks:
+// there is no fourth end.
 package ingress

@@ -15,6 +15,7 @@ import (
 	"plimsoll/actors/meter"
 	"plimsoll/actors/stream"
 	"plimsoll/engine/openai"
+	"plimsoll/engine/sse"
 )
 
 // exchange is one HTTP request and what is being answered to it. It is the http.ResponseWriter that handlers write to, so
@@ -30,11 +31,14 @@ type exchange struct {
 	route  string
 	tenant string
 
-	status   int   // what was sent, 0 before
-	writeErr error // the first failed write: the client is out of reach
-	held     int64 // bytes of the body counted against Config.BodiesBytes
-	opened   bool  // counted among the open requests
-	unread   bool  // the client may still be sending its body
+	status   int       // what was sent, 0 before
+	writeErr error     // the first failed write: the client is out of reach
+	stalled  bool      // because it took nothing for Config.ClientStall
+	streams  bool      // an event stream has begun
+	writeBy  time.Time // when the client counts as stalled
+	held     int64     // bytes of the body counted against Config.BodiesBytes
+	opened   bool      // counted among the open requests
+	unread   bool      // the client may still be sending its body
 
 	entry entry
 }
@@ -88,14 +92,18 @@ func (x *exchange) flush() error {
 }
 
 // arm gives the client Config.ClientStall from now on to take what is written.
-func (x *exchange) arm() { _ = x.rc.SetWriteDeadline(time.Now().Add(x.s.cfg.ClientStall)) }
+func (x *exchange) arm() {
+	x.writeBy = time.Now().Add(x.s.cfg.ClientStall)
+	_ = x.rc.SetWriteDeadline(x.writeBy)
+}
 
 func (x *exchange) note(err error) {
 	if err == nil || x.writeErr != nil {
 		return
 	}
 	x.writeErr = err
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	// HTTP/2 resets the stream at the deadline and gives no reason.
+	if x.stalled = errors.Is(err, os.ErrDeadlineExceeded) || !time.Now().Before(x.writeBy); x.stalled {
 		x.s.deps.Meter.Stalled()
 	}
 }
@@ -220,7 +228,12 @@ func (x *exchange) finish(panicked any) {
 				slog.String("request", x.id), slog.String("route", x.route),
 				slog.Any("reason", panicked), slog.String("stack", string(debug.Stack())))
 		}
-		x.fail(&fault.Fault{Kind: fault.Internal, Message: "internal error", Err: fmt.Errorf("panic: %v", panicked)})
+		f := &fault.Fault{Kind: fault.Internal, Message: "internal error", Err: fmt.Errorf("panic: %v", panicked)}
+		x.fail(f)
+		x.lastWord(f)
+	}
+	if x.stalled && x.entry.fault == nil {
+		x.entry.fault = x.unwritten()
 	}
 	if x.held > 0 {
 		x.s.deps.Meter.BodyBytes(x.s.bodies.Add(-x.held))
@@ -232,13 +245,26 @@ func (x *exchange) finish(panicked any) {
 	}
 }
 
+// lastWord tells the client of a stream why it ends. What was written before it is whole events.
+func (x *exchange) lastWord(f *fault.Fault) {
+	if !x.streams || x.writeErr != nil {
+		return
+	}
+	event, err := sse.AppendEvent(nil, "", encodedFault(f))
+	if err != nil {
+		panic(err) // JSON without a line break
+	}
+	_, _ = x.Write(event)
+	_ = x.flush()
+}
+
 // outcome says how the exchange ended.
 func (x *exchange) outcome() meter.Outcome {
 	f := x.entry.fault
 	switch {
 	case f == nil && x.writeErr == nil:
 		return meter.Finished
-	case f == nil || f.Kind == fault.ClientGone:
+	case f == nil || f.Kind == fault.ClientGone || f.Kind == fault.SlowReader:
 		return meter.Cancelled
 	case x.entry.firstToken != nil:
 		return meter.Failed
@@ -248,7 +274,7 @@ func (x *exchange) outcome() meter.Outcome {
 		return meter.Failed
 	case fault.BadInput, fault.ContextLength, fault.Unauthorized, fault.Forbidden, fault.ModelNotFound, fault.NotFound,
 		fault.MethodNotAllowed, fault.BodyTooLarge, fault.MediaType, fault.EngineRefused, fault.Contended, fault.OverQuota,
-		fault.ClientGone, fault.NoReplica, fault.ShuttingDown, fault.NumKinds:
+		fault.ClientGone, fault.SlowReader, fault.NoReplica, fault.ShuttingDown, fault.NumKinds:
 	}
 	return meter.Refused
 }

@@ -47,6 +47,7 @@ var answers = [fault.NumKinds]answer{
 	fault.Contended:        {http.StatusTooManyRequests, typeOverloaded, "overloaded", time.Second},
 	fault.OverQuota:        {http.StatusTooManyRequests, typeRateLimit, "rate_limit_exceeded", time.Second},
 	fault.ClientGone:       {statusClientGone, typeInvalid, "client_gone", 0},
+	fault.SlowReader:       {http.StatusRequestTimeout, typeInvalid, "slow_reader", 0},
 	fault.Internal:         {http.StatusInternalServerError, typeServer, "internal_error", 0},
 	fault.EngineFailed:     {http.StatusBadGateway, typeServer, "engine_failed", 0},
 	fault.NoReplica:        {http.StatusServiceUnavailable, typeServer, "no_replica", 5 * time.Second},

@@ -61,7 +61,7 @@ func (s *streaming) during(window time.Duration) progress {
 	defer cancel()
 	for {
 		if s.x.writeErr != nil {
-			s.x.entry.fault = gone(s.x.writeErr)
+			s.x.entry.fault = s.x.unwritten()
 			return left
 		}
 		d, err := s.resp.Next(waiting)
@@ -91,7 +91,7 @@ func (s *streaming) open() {
 	if s.headers {
 		return
 	}
-	s.headers = true
+	s.headers, s.x.streams = true, true
 	s.x.answerHeaders(s.resp)
 	h := s.x.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
@@ -224,10 +224,15 @@ func (s *streaming) broke(f *fault.Fault) {
 	if f.Kind == fault.ClientGone {
 		return
 	}
+	s.add(append(s.chunk[:0], encodedFault(f)...))
+	s.send()
+}
+
+// encodedFault is the data of an error event.
+func encodedFault(f *fault.Fault) []byte {
 	body, err := openai.Marshal(answerOf(f).body(f))
 	if err != nil {
 		panic(err) // strings only
 	}
-	s.add(append(s.chunk[:0], body...))
-	s.send()
+	return body
 }

@@ -147,7 +147,7 @@ func TestAReaderThatIsTooSlowIsLeft(t *testing.T) {
 		require.Equal(t, 11, r.Usage().CompletionTokens, "the token past the bound is the last")
 		require.Empty(t, r.legs[0].entries, "nothing is kept for it")
 		_, err := readAll(t.Context(), r)
-		require.Equal(t, fault.ClientGone, kindOf(err))
+		require.Equal(t, fault.SlowReader, kindOf(err))
 		require.Contains(t, err.Error(), "too slowly")
 		n.close()
 	})

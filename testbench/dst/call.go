@@ -34,6 +34,7 @@ type call struct {
 	leaving  bool  // it does
 	left     bool  // it has
 	slow     bool  // it reads nothing
+	overran  bool  // and too much waits for it
 	unread   int
 	inserted time.Duration
 
@@ -238,7 +239,7 @@ func (c *call) after() {
 		}
 	}
 	if !c.left && c.unread > unread && !c.ended {
-		c.left = true
+		c.left, c.overran = true, true
 		c.w.note(noteOverrun, c.n, 0, 0)
 		c.checked(func() { c.m.Overrun(c.w.time(), c.shell()) })
 	}

@@ -118,7 +118,7 @@ func (w *world) checkRejected(c *call, m stream.Rejected) {
 			w.violate(Outcome, "call %d fails (%s), and somebody else could take over", c.n, m.Fault.Kind)
 		}
 	case fault.Unauthorized, fault.Forbidden, fault.ModelNotFound, fault.NotFound, fault.MethodNotAllowed, fault.BodyTooLarge,
-		fault.MediaType, fault.EngineRefused, fault.ClientGone, fault.Internal, fault.ShuttingDown, fault.OverQuota, fault.NumKinds:
+		fault.MediaType, fault.EngineRefused, fault.ClientGone, fault.SlowReader, fault.Internal, fault.ShuttingDown, fault.OverQuota, fault.NumKinds:
 		w.violate(Outcome, "call %d is refused: %s: %s", c.n, m.Fault.Kind, m.Fault.Message)
 	}
 }

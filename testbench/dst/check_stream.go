@@ -216,7 +216,9 @@ func (w *world) checkOutcome(c *call) {
 	ok := false
 	switch c.fault.Kind {
 	case fault.ClientGone:
-		ok = c.left
+		ok = c.left && !c.overran
+	case fault.SlowReader:
+		ok = c.overran
 	case fault.EngineFailed, fault.Deadline:
 		ok = troubled
 	case fault.Contended, fault.NoReplica, fault.ContextLength, fault.BadInput:

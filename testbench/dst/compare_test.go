@@ -187,7 +187,7 @@ func room(l *leg) int {
 // caused says whether the node had a cause to end a request with a fault.
 func (c *client) caused() bool {
 	switch c.now.fault.Kind {
-	case fault.ClientGone:
+	case fault.ClientGone, fault.SlowReader:
 		return c.leaves
 	case fault.EngineFailed, fault.Deadline:
 		return c.troubled

@@ -205,7 +205,7 @@ func (c *call) end() End {
 	switch {
 	case c.fault == nil:
 		return Finished
-	case c.fault.Kind == fault.ClientGone:
+	case c.fault.Kind == fault.ClientGone, c.fault.Kind == fault.SlowReader:
 		return Cancelled
 	}
 	for _, l := range c.legs {

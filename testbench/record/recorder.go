@@ -266,7 +266,7 @@ func outcome(f *fault.Fault) string {
 		return trace.Finished
 	}
 	switch f.Kind {
-	case fault.ClientGone:
+	case fault.ClientGone, fault.SlowReader:
 		return trace.Cancelled
 	case fault.EngineFailed, fault.Internal, fault.Deadline:
 		return trace.Failed
