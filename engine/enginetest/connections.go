@@ -74,30 +74,13 @@ func (w *Wire) connections(t *testing.T) {
 		require.Contains(t, r.URL.Path, "/llm/")
 	})
 	t.Run("a kept connection that the server closed", w.stale)
-	t.Run("what is sent again has a new connection", w.again)
 	t.Run("a fresh connection is tried once", func(t *testing.T) {
 		var requests atomic.Int32
 		e := w.Of(t, func(*Session) { requests.Add(1) })
 		FailureIn(t, Generate(t, e, Request(1)).Err, engine.Broken)
 		require.EqualValues(t, 1, requests.Load())
 	})
-	t.Run("a server that died is refused after the retry", func(t *testing.T) {
-		var refuse atomic.Bool
-		url := Serve(t, func(s *Session) {
-			w.complete(s)
-			s.Next()
-			refuse.Store(true)
-		})
-		e := w.open(t, url, func(ctx context.Context, network, address string) (net.Conn, error) {
-			if refuse.Load() {
-				return nil, errors.New("connection refused")
-			}
-			return directly(ctx, network, address)
-		})
-		t.Cleanup(func() { require.NoError(t, e.Close()) })
-		require.NoError(t, Generate(t, e, Request(1)).Err)
-		FailureIn(t, Generate(t, e, Request(1)).Err, engine.Refused)
-	})
+	t.Run("a server that died is refused after the retry", w.dies)
 	t.Run("a finished stream that does not end still returns", func(t *testing.T) {
 		for _, trailer := range []string{"", w.Trailer} {
 			closed := make(chan struct{})
@@ -110,6 +93,24 @@ func (w *Wire) connections(t *testing.T) {
 			Awaited(t, closed, "the connection was kept")
 		}
 	})
+}
+
+func (w *Wire) dies(t *testing.T) {
+	var refuse atomic.Bool
+	url := Serve(t, func(s *Session) {
+		w.complete(s)
+		s.Next()
+		refuse.Store(true)
+	})
+	e := w.open(t, url, func(ctx context.Context, network, address string) (net.Conn, error) {
+		if refuse.Load() {
+			return nil, errors.New("connection refused")
+		}
+		return directly(ctx, network, address)
+	})
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	require.NoError(t, Generate(t, e, Request(1)).Err)
+	FailureIn(t, Generate(t, e, Request(1)).Err, engine.Refused)
 }
 
 // again: a call's kept connection ends unanswered, and while the call waits for another one, another call gives back its own, which
@@ -158,6 +159,7 @@ func (w *Wire) short(t *testing.T) {
 }
 
 func (w *Wire) stale(t *testing.T) {
+	t.Run("what is sent again has a new connection", w.again)
 	const sentAgain = engine.NumFailKinds
 	cases := map[string]struct {
 		stale func(*Session) // what becomes of the second request on the first connection
