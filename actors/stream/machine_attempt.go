@@ -403,7 +403,7 @@ func (m *machine) timeout(now time.Time) {
 		m.emit(toReplica{a.place.Ref, fleet.AttemptFailed{Attempt: a.known(), Failure: stalled}})
 		m.stop(a, false)
 		if a.produced == 0 && !m.mayRetry(a.leg) {
-			m.fail(faultOf(stalled))
+			m.fail(faultOf(stalled, m.req.LoRA))
 			return
 		}
 		m.reroute(now, a, stalled, failed)
