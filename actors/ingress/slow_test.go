@@ -61,6 +61,7 @@ func TestAReaderThatComesBackHearsWhyItsAnswerHasEnded(t *testing.T) {
 		require.NoError(t, err)
 		body, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
 		s := hear(t, string(body))
 		require.Equal(t, "it is read too slowly", s.fault.Message)
 		require.Zero(t, s.done)

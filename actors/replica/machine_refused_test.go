@@ -13,9 +13,9 @@ import (
 )
 
 // refusedAs has a request refused that is like others in that way.
-func (b *bench) refusedAs(of_ fleet.Likeness) []effect {
+func (b *bench) refusedAs(likeness fleet.Likeness) []effect {
 	return b.step(fleet.AttemptFailed{
-		Attempt: of(b.granted()), Failure: &engine.Failure{Kind: engine.Operator, Status: 401, Message: "no"}, Of: of_,
+		Attempt: of(b.granted()), Failure: &engine.Failure{Kind: engine.Operator, Status: 401, Message: "no"}, Of: likeness,
 	})
 }
 
