@@ -32,11 +32,12 @@ func words[E interface {
 	return all
 }
 
-// served are the names that requests can give: of models and of their adapters.
+// served are the names that requests can give, of models and of their adapters, and those that models have inside the node.
 func (s *System) served() []string {
 	var names []string
 	for _, m := range s.models {
-		names = append(append(names, m.Router.Model), m.adapters()...)
+		names = append(append(names, m.Router.Model, m.name()), m.engineNames()...)
+		names = append(names, m.adapters()...)
 	}
 	return names
 }

@@ -1,8 +1,10 @@
 package actors
 
 import (
+	"log/slog"
 	"slices"
 
+	"plimsoll/actors/fleet"
 	"plimsoll/actors/ingress"
 )
 
@@ -16,6 +18,15 @@ func (m *model) name() string {
 		return spoken.Name
 	}
 	return m.Router.Model
+}
+
+// settled hears what the engines of a model call it.
+func (s *System) settled(m *model, spoken *fleet.Spoken) {
+	s.deps.Log.Info("the engines have said what their model is", slog.String("model", m.name()), slog.String("engine_model", spoken.Name),
+		slog.Any("names", spoken.Names), slog.String("replica", string(spoken.By)))
+	if !m.Named {
+		s.deps.Meter.Shown(m.Router.Model, spoken.Name)
+	}
 }
 
 // engineNames lists by what other names clients may ask for the model: all that its engines have for it, the one who says what
@@ -43,6 +54,14 @@ func (m *model) engineNames() []string {
 // goesBy says whether clients may ask for the model by a name.
 func (m *model) goesBy(name string) bool {
 	return name == m.name() || slices.Contains(m.engineNames(), name)
+}
+
+// NameOf is what clients call a model, by its name inside the node.
+func (s *System) NameOf(model string) string {
+	if m := s.model(model); m != nil {
+		return m.name()
+	}
+	return model
 }
 
 // unnamed says whether some model's name is still to be said by its engines.

@@ -141,6 +141,7 @@ func (h nodeShell) Spawn(ref *fleet.Ref) {
 		Others:     m.fleet.Refs,
 		Successor:  func() bool { now := around(); return !now.Serves && now.Rises },
 		Accord:     m.accord,
+		Settled:    func(spoken *fleet.Spoken) { s.settled(m, spoken) },
 		Ranks:      func(ranks []int) { root.Send(node, ranksFound{ref, ranks}) },
 		Gone:       func() { root.Send(node, replicaGone{ref}) },
 		Middleware: s.deps.Middleware, Supervise: s.cfg.Supervise, Seed: s.deps.Seed + hash(r.actor),

@@ -38,7 +38,7 @@ func (s *System) join(m *model, parts Replica, to fleet.Shell) *fault.Fault {
 	m.accord.Join(parts.Config.ID)
 	s.roll.ever++
 	ref := fleet.NewRef(parts.Config.ID, m.Router.Model, parts.Engine, s.actors.Root)
-	ref.Process = parts.Config.Process
+	ref.Process, ref.Identity = parts.Config.Process, parts.Config.Identity
 	s.roll.members[ref] = &member{
 		model: m, ref: ref, memory: replica.NewMemory(),
 		parts: parts, actor: "replica-" + strconv.Itoa(s.roll.ever),

@@ -13,6 +13,7 @@ type Replica struct {
 	Name         string  `json:"name"`
 	Model        string  `json:"model"`
 	Engine       string  `json:"engine"`
+	Identity     string  `json:"identity,omitempty"` // kind, URL and data-parallel rank, by which the replica is known whatever its name
 	EngineModel  string  `json:"engine_model,omitempty"`
 	State        string  `json:"state"`
 	StateSeconds float64 `json:"state_seconds"`
@@ -93,10 +94,10 @@ type Index struct {
 }
 
 // report lays the replicas out, sorted by model and name.
-func report(now time.Time, refs []*fleet.Ref) []Replica {
+func report(now time.Time, refs []*fleet.Ref, nameOf func(model string) string) []Replica {
 	out := make([]Replica, 0, len(refs))
 	for _, ref := range refs {
-		out = append(out, lay(now, ref))
+		out = append(out, lay(now, ref, nameOf))
 	}
 	slices.SortFunc(out, func(a, b Replica) int {
 		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Name, b.Name))
@@ -104,10 +105,10 @@ func report(now time.Time, refs []*fleet.Ref) []Replica {
 	return out
 }
 
-func lay(now time.Time, ref *fleet.Ref) Replica {
+func lay(now time.Time, ref *fleet.Ref, nameOf func(model string) string) Replica {
 	s := ref.Snapshot()
 	r := Replica{
-		Name: string(ref.ID), Model: ref.Model, Engine: ref.Capabilities.Kind, EngineModel: s.EngineModel,
+		Name: string(ref.ID), Model: nameOf(ref.Model), Engine: ref.Capabilities.Kind, Identity: ref.Identity, EngineModel: s.EngineModel,
 		State: s.Standing(now), Incarnation: s.Incarnation, Epoch: s.Epoch, Recovering: s.Recovering, LastError: s.LastError,
 		Load: Load{
 			BookedBlocks: int(s.Load.BookedBlocks), FreeBlocks: int(s.Load.FreeBlocks()),

@@ -25,6 +25,7 @@ import (
 // Deps are what the edge shows. All are required.
 type Deps struct {
 	Replicas func() []*fleet.Ref
+	NameOf   func(model string) string // what clients call a model, by its name inside the node
 	Metrics  http.Handler
 	// Add takes a replica in, written as for --replica; Remove drains one and forgets it. They are called one at a time.
 	// Errors are [*fault.Fault].
@@ -59,7 +60,7 @@ func New(deps Deps) http.Handler {
 	}))
 	there.handle(http.MethodGet, "/metrics", guarded(deps, deps.Metrics))
 	there.handle(http.MethodGet, "/admin/replicas", guarded(deps, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, map[string][]Replica{"replicas": report(deps.Now(), deps.Replicas())})
+		writeJSON(w, http.StatusOK, map[string][]Replica{"replicas": report(deps.Now(), deps.Replicas(), deps.NameOf)})
 	})))
 	there.handle(http.MethodPost, "/admin/replicas", guarded(deps, ordered(deps, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var order struct {

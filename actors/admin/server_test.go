@@ -38,6 +38,7 @@ func edgeWith(authorized, orders bool) http.Handler {
 	}
 	return New(Deps{
 		Replicas: func() []*fleet.Ref { return refs },
+		NameOf:   func(model string) string { return "org/" + model },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("plimsoll_up 1\n"))
 		}),
@@ -111,7 +112,7 @@ func TestReplicasAreReportedInOrder(t *testing.T) {
 		require.Nil(t, r.Capacity, "it has told nothing yet")
 		require.Equal(t, Index{State: "none", Void: true}, r.Index)
 	}
-	require.Equal(t, []string{"l/z", "m/a", "m/b"}, names)
+	require.Equal(t, []string{"org/l/z", "org/m/a", "org/m/b"}, names)
 }
 
 func TestOrders(t *testing.T) {

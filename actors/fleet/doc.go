@@ -6,12 +6,15 @@
 //
 //	operators, actors that find replicas ──orders──▶ node's actor: Membership ──▶ Roster, replicas' actors
 //
+//	replica actors          ──Word──▶ Accord: are these engines of one model, and each a process of its own?
+//
 // Package replica is what answers on this node. A replica on another node can be reached by the same handle.
 //
 // # Who owns what
 //
 //	Ref's snapshot, epoch   the replica actor writes, everybody reads
 //	Membership, Roster      the node's actor writes, everybody reads the rosters
+//	Accord                  replica actors bring their engines' words; guarded by its mutex
 //	Place, FeedFigures      the replica's feed writes, everybody reads
 //	Pulse                   readers of streams note tokens; the replica actor takes what has gathered
 //

@@ -17,6 +17,9 @@ type Ref struct {
 	Model        string
 	Engine       engine.Engine
 	Capabilities engine.Capabilities
+	// Identity says what and where the engine is: its kind, URL and rank, for operators alone; "" where there is nothing to say.
+	// It is set before the ref is handed out.
+	Identity string
 	// Process names what the engine runs in: data-parallel ranks share one, and die with it. It is set before the ref is
 	// handed out.
 	Process string

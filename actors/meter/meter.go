@@ -44,6 +44,7 @@ type Meter struct {
 	tenants  closedSet
 	served   atomic.Pointer[func() []string] // what [Meter.Serves] was given
 	replicas replicaSet
+	shown    shownNames
 
 	panics *prometheus.CounterVec
 
@@ -100,7 +101,9 @@ func (m *Meter) Handler() http.Handler {
 		if names := m.served.Load(); names != nil {
 			m.models.keep((*names)())
 		}
-		return m.registry.Gather()
+		families, err := m.registry.Gather()
+		m.shown.apply(families)
+		return families, err
 	}), promhttp.HandlerOpts{})
 }
 

@@ -36,6 +36,8 @@ type Deps struct {
 	Successor func() bool
 	// Accord is what the model's engines have to agree on; the replica has joined it.
 	Accord *fleet.Accord
+	// Settled hears what the engines call the model, if it is this replica's engine that says so.
+	Settled func(s *fleet.Spoken)
 	// Ranks hears of all data-parallel ranks of the replica's server, where it has several; maybe more than once.
 	Ranks func(ranks []int)
 	// Gone hears that the replica is drained and may be forgotten; maybe more than once.

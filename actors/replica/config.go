@@ -14,6 +14,8 @@ import (
 type Config struct {
 	ID    scoring.ReplicaID
 	Model string // the served model's name
+	// Identity is what and where the engine is, for operators' eyes.
+	Identity string
 	// EngineModel is the engine's own name of the model as its operator says it; "": what the model's engines agree on.
 	EngineModel string
 	// Process names what the engine runs in. Replicas of one process (data-parallel ranks) fail together.

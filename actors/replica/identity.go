@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"log/slog"
 	"slices"
 	"time"
 
@@ -21,9 +20,8 @@ func (a *replicaActor) probed(c actor.Context, p Probed) {
 	if v.Early {
 		a.early = &p
 	}
-	if s := v.Settled; s != nil {
-		a.deps.Log.Info("the engines' model is known", slog.String("model", s.Name), slog.Any("names", s.Names),
-			slog.String("replica", string(s.By)))
+	if v.Settled != nil {
+		a.deps.Settled(v.Settled)
 	}
 	a.observe(c)
 	a.perform(c, a.m.step(time.Now(), p), nil)

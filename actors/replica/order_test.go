@@ -57,7 +57,7 @@ func spawnedIn(t *testing.T, accord *fleet.Accord, e engine.Engine, alone func()
 	require.NoError(t, err)
 	ref := fleet.NewRef("r", "m", e, system.Root)
 	pid := system.Root.Spawn(Props(testConfig(), Deps{
-		Accord: accord, Ranks: func([]int) {},
+		Accord: accord, Settled: func(*fleet.Spoken) {}, Ranks: func([]int) {},
 		Ref: ref, Memory: NewMemory(), Indexes: NewIndexes("m"), Log: log, Meter: m.Register("r", "m"), Failed: func(supervise.Failed) {},
 		TellRouter: func(any) {}, Announce: func(scoring.ReplicaID, uint64) int { return 0 },
 		Evict: func(fleet.Leaving) {}, Others: deafShell{}.Others, Successor: alone, Gone: func() {},

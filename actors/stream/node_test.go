@@ -62,7 +62,7 @@ func newNode(t *testing.T, engines ...*script) *node {
 		ref := fleet.NewRef(id, "m", e, n.system.Root)
 		n.refs = append(n.refs, ref)
 		n.pids = append(n.pids, n.system.Root.Spawn(replica.Props(replica.DefaultConfig(id, "m"), replica.Deps{
-			Accord: fleet.NewAccord(""), Ranks: func([]int) {},
+			Accord: fleet.NewAccord(""), Settled: func(*fleet.Spoken) {}, Ranks: func([]int) {},
 			Ref: ref, Memory: replica.NewMemory(), Indexes: replica.NewIndexes("m"), Log: quietLog(), Meter: m.Register(string(id), "m"), Failed: func(supervise.Failed) {},
 			TellRouter: func(message any) { n.system.Root.Send(n.router, message) },
 			Announce: func(_ scoring.ReplicaID, epoch uint64) int {

@@ -179,6 +179,10 @@ func TestField7AnEngineOfSeveralRanksComesUpLater(t *testing.T) {
 	}
 	chats.Wait()
 	require.Nil(t, wrong.Load())
+	_, metrics := s.status(t, http.MethodGet, "/metrics", "")
+	require.Contains(t, metrics, `plimsoll_router_queued_requests{model="org/big"} 0`)
+	require.Contains(t, metrics, `plimsoll_ingress_completion_tokens_total{model="org/big"} 16`)
+	require.NotContains(t, metrics, `model="model"`)
 	engine.mu.Lock()
 	defer engine.mu.Unlock()
 	for _, rank := range []string{"0", "1", "2", "3"} {
@@ -270,6 +274,8 @@ func TestField14APeerThatNeverAnswersIsAdded(t *testing.T) {
 	require.Equal(t, http.StatusCreated, code, body)
 	up()
 	require.Eventually(t, func() bool { return len(operators.engines(t, operators.url)) == 2+3 }, time.Minute, 10*time.Millisecond, "each rank is a replica")
+	_, body = operators.status(t, http.MethodGet, "/admin/replicas", "")
+	require.Contains(t, body, `"identity":"vllm=`+strings.Replace(late, "127.0.0.1", "localhost", 1)+`#2"`, "an operator is told what a name stands for")
 }
 
 // One engine under two names is refused where the names show it, and found out by the process that answers where they do not.

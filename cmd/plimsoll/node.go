@@ -164,7 +164,7 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 		authorized, orders = n.operators.Authorized, true
 	}
 	n.admin.handle(admin.New(admin.Deps{
-		Replicas: n.system.Replicas, Metrics: n.meter.Handler(), Authorized: authorized, Orders: orders, Now: time.Now,
+		Replicas: n.system.Replicas, NameOf: n.system.NameOf, Metrics: n.meter.Handler(), Authorized: authorized, Orders: orders, Now: time.Now,
 		Add: func(text string) error {
 			return stock.order(text, func(r actors.Replica) error { return n.system.Add(stock.model, r) })
 		},
@@ -190,7 +190,7 @@ func (r replicaEngine) parts(model string, c Config) actors.Replica {
 	config.HangLeast, config.HangBlind = c.HangLeast, c.HangBlind
 	config.ShedMost = c.ShedMost
 	if r.hasEngine() { // whatever it is called, and all its ranks: they live in one process
-		config.Process = r.Kind + "=" + normalURL(r.Target)
+		config.Process, config.Identity = r.Kind+"="+normalURL(r.Target), r.identity()
 	}
 	if r.Model != nil {
 		config.EngineModel = *r.Model

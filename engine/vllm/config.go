@@ -33,7 +33,7 @@ type Config struct {
 	Model string
 	API   API
 	// Rank is the data-parallel rank; nil where the server has one. A server that turns out to have several is then used
-	// at its lowest only, because the ledger of a rank must not count another's blocks.
+	// at its lowest only, because the ledger of a rank must not count another's blocks; its status names the others.
 	Rank *int
 	// Slots is max_num_seqs, which the server tells nowhere. The default is vLLM's own where no hardware-specific one
 	// applies; less than the truth leaves seats empty, more makes requests wait in the engine instead of here.

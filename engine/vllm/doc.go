@@ -8,7 +8,7 @@
 //	         emit ◀─decoder─ data: {"choices":[{"token_ids":[3091],...}]} ... {"usage":{..}}, [DONE]
 //	Probe ─▶ GET /health, /v1/models, /metrics; once a life /version and whether generate is on
 //
-// One [Engine] is one data-parallel rank of one server; [Ranks] says which there are. The replica actor owns it; calls are
+// One [Engine] is one data-parallel rank of one server; its probes say which others there are. The replica actor owns it; calls are
 // independent of each other and safe for concurrent use. Verified against the bodies recorded from vLLM 0.32.0, which lie
 // in testdata, and against a real server (testbench/e2e/vllm).
 //

@@ -14,5 +14,7 @@
 //   - There is no timeout on headers or frames; deadlines belong to the stream machine, which cancels the context.
 //   - Servers close connections that were unused for 5 s (uvicorn, llama-server), so ours are dropped after 4 s. If one
 //     was closed just as a request went out, and nothing of an answer was read, the request is sent once more.
+//   - What a probe asks and does not get is told by path, status and kind: "asked GET /metrics, got 404: is this a vllm
+//     server? (kinds: ...)".
 //   - No redirect is followed, no proxy used, nothing compressed. No address or key gets into an error.
 package wire
