@@ -32,8 +32,8 @@ type replicaEngine struct {
 	engine engine.Engine
 }
 
-// fleet returns what is to be served beside what is started: the configured replicas, else the simulated ones.
-func fleet(c Config) []ReplicaSpec {
+// toServe returns what is to be served beside what is started: the configured replicas, else the simulated ones.
+func toServe(c Config) []ReplicaSpec {
 	if len(c.Replicas)+len(c.Launches) > 0 {
 		return c.Replicas
 	}

@@ -22,6 +22,9 @@ func (r ReplicaSpec) identity() string {
 	return r.Kind + "=" + normalURL(r.Target) + "#" + strconv.Itoa(*r.Rank)
 }
 
+// process names what the replica's engine runs in, with all its ranks.
+func (r ReplicaSpec) process() string { return r.Kind + "=" + normalURL(r.Target) }
+
 // nameLetters is how many letters of the hash of its identity name a replica: the odds that two of a hundred are named alike
 // are one in two hundred thousand, and then the start says so.
 const nameLetters = 6

@@ -9,7 +9,7 @@ import (
 	"plimsoll/engine/sim"
 )
 
-// inventory makes replicas of what is said of them, and knows which were configured and ordered. Its orders come one at a time.
+// inventory makes replicas of what is said of them, and knows which were configured and ordered.
 type inventory struct {
 	config Config
 	model  string          // its name inside the node
@@ -17,6 +17,7 @@ type inventory struct {
 	getenv func(string) (string, bool)
 	log    *slog.Logger
 
+	turn  chan struct{} // holds a value while an order or a reload is carried out: they come one at a time
 	specs []ReplicaSpec
 	ever  int                    // replicas that were configured or ordered
 	there func(name string) bool // says whether the node has a replica of a name
@@ -24,7 +25,7 @@ type inventory struct {
 
 // newInventory returns one with the configured replicas.
 func newInventory(c Config, replicas []replicaEngine, source sim.TokenSource, t terminal, log *slog.Logger) *inventory {
-	v := &inventory{config: c, model: innerName(c), source: source, getenv: t.getenv, log: log, ever: len(replicas)}
+	v := &inventory{config: c, model: innerName(c), source: source, getenv: t.getenv, log: log, ever: len(replicas), turn: make(chan struct{}, 1)}
 	for _, r := range replicas {
 		v.specs = append(v.specs, r.ReplicaSpec)
 	}
@@ -45,6 +46,8 @@ func (v *inventory) present() []ReplicaSpec {
 // order has a replica added that an operator orders, written as for --replica. Nothing of it is waited for. Errors are
 // [*fault.Fault].
 func (v *inventory) order(text string, add func(actors.Replica) error) error {
+	v.turn <- struct{}{}
+	defer func() { <-v.turn }()
 	v.specs = v.present()
 	r, err := v.take(text)
 	if err != nil {
@@ -68,15 +71,15 @@ func (v *inventory) take(text string) (replicaEngine, error) {
 		return replicaEngine{}, err
 	}
 	if spec.Kind == kindSim && v.source == nil {
-		return replicaEngine{}, errors.New("a simulated replica needs a tokenizer of its own: start serve with one, or without --replica")
+		return replicaEngine{}, errNoSource
 	}
 	if err := errors.Join(checkEngines(v.specs, spec), checkBinds(append(v.specs, spec))); err != nil {
 		return replicaEngine{}, err
 	}
-	return v.open(spec)
+	return v.openOne(spec)
 }
 
-func (v *inventory) open(spec ReplicaSpec) (replicaEngine, error) {
+func (v *inventory) openOne(spec ReplicaSpec) (replicaEngine, error) {
 	opened, err := openEngines([]ReplicaSpec{spec}, v.source, v.getenv, v.log)
 	if err != nil {
 		return replicaEngine{}, err
@@ -99,7 +102,7 @@ func (v *inventory) rank(of ReplicaSpec, rank int) (actors.Replica, error) {
 	if !of.hasEngine() {
 		return actors.Replica{}, errors.New("an engine that is started here is one replica: start one for each rank")
 	}
-	r, err := v.open(of.withRank(rank))
+	r, err := v.openOne(of.withRank(rank))
 	if err != nil {
 		return actors.Replica{}, err
 	}

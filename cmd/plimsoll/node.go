@@ -57,7 +57,10 @@ func serve(c Config, again fresh, t terminal, ends, reloads <-chan os.Signal) er
 	if err != nil {
 		return err
 	}
-	n.fresh = again
+	n.fresh, n.listed = again, newListed(nil)
+	if again.listed {
+		n.listed = newListed(c.Replicas)
+	}
 	return n.run(ends, reloads)
 }
 
@@ -72,6 +75,8 @@ type node struct {
 	operators   *ingress.Keyring     // keys of operators; nil: none of their own
 	certificate *ingress.Certificate // of both ports; nil: clear text
 	fresh       fresh                // what a reload reads again
+	stock       *inventory
+	listed      *listed // by the configuration file
 	system      *actors.System
 	recording   *recording
 	tokenizer   *tokenizer.Model
@@ -122,7 +127,7 @@ func startNode(c Config, t terminal, log *slog.Logger, m *meter.Meter) (*node, e
 
 // start starts the actors and makes the edge in front of them.
 func (n *node) start(edge ingress.Config, t terminal) error {
-	specs := fleet(n.config)
+	specs := toServe(n.config)
 	source, err := simText(specs, n.tokenizer)
 	if err != nil {
 		return err
@@ -152,6 +157,7 @@ func (n *node) start(edge ingress.Config, t terminal) error {
 	if err != nil {
 		return errors.Join(err, n.recording.close(), closeEngines(replicas))
 	}
+	n.stock = stock
 	stock.there = func(name string) bool { return n.system.Has(scoring.ReplicaID(name)) }
 	n.server, err = ingress.New(edge, ingress.Deps{
 		Front: n.system, Log: n.log, Meter: n.meter.Ingress(), Metrics: n.meter.Handler(), Now: time.Now, NewID: ingress.RandomID,
@@ -190,7 +196,7 @@ func (r replicaEngine) parts(model string, c Config) actors.Replica {
 	config.HangLeast, config.HangBlind = c.HangLeast, c.HangBlind
 	config.ShedMost = c.ShedMost
 	if r.hasEngine() { // whatever it is called, and all its ranks: they live in one process
-		config.Process, config.Identity = r.Kind+"="+normalURL(r.Target), r.identity()
+		config.Process, config.Identity = r.process(), r.identity()
 	}
 	if r.Model != nil {
 		config.EngineModel = *r.Model

@@ -13,8 +13,8 @@ type fresh struct {
 	listed bool
 }
 
-// reloadable says which settings apply again at a reload.
-func reloadable(name string) bool { return name == "replica" }
+// reloads says which settings apply again at a reload.
+func (f fresh) reloads(name string) bool { return name == "replica" && f.listed }
 
 // reload reads again what can change while the node serves: keys, the certificate, and the replicas that the configuration file
 // lists. All of it is checked before any of it is used: what is broken changes nothing.
@@ -66,7 +66,11 @@ func (n *node) readAgain() (uses []func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(uses, func() { n.warnUnchanged(config) }), nil
+	list, err := n.relist(config)
+	if err != nil {
+		return nil, err
+	}
+	return append(uses, list, func() { n.warnUnchanged(config) }), nil
 }
 
 // warnUnchanged says which settings of the file are others than at the start and wait for the next one.
@@ -74,7 +78,7 @@ func (n *node) warnUnchanged(now Config) {
 	before := n.config.settings()
 	var waiting []string
 	for i, s := range now.settings() {
-		if !reloadable(s.name) && !slices.Equal(s.texts(), before[i].texts()) {
+		if !n.fresh.reloads(s.name) && !slices.Equal(s.texts(), before[i].texts()) {
 			waiting = append(waiting, s.name)
 		}
 	}

@@ -91,12 +91,19 @@ func (s *server) signal(t *testing.T, sig os.Signal) {
 // awaitLog returns once the server has logged a text.
 func (s *server) awaitLog(t *testing.T, text string) {
 	t.Helper()
+	s.awaitLine(t, text)
+}
+
+// awaitLine returns the next line that holds a text.
+func (s *server) awaitLine(t *testing.T, text string) string {
+	t.Helper()
 	for line := range s.log {
 		if strings.Contains(line, text) {
-			return
+			return line
 		}
 	}
 	require.Fail(t, "the server ended without a word of it", text)
+	return ""
 }
 
 // exit waits for the server's end and returns its exit code.
