@@ -25,10 +25,11 @@ type reloading struct {
 // lists writes the file: replicas of these numbers, and lines of its own.
 func (r *reloading) lists(t *testing.T, more string, numbers ...int) {
 	t.Helper()
-	text := "tokenizer: " + modelDir + "\nmodel: plimsoll-sim\n" + more + "replica:\n"
-	for _, n := range numbers {
-		text += "- vllm=" + r.said[n] + ",name=engine-" + string(rune('a'+n)) + "\n"
+	lines := make([]string, len(numbers))
+	for i, n := range numbers {
+		lines[i] = "- vllm=" + r.said[n] + ",name=engine-" + string(rune('a'+n)) + "\n"
 	}
+	text := "tokenizer: " + modelDir + "\nmodel: plimsoll-sim\n" + more + "replica:\n" + strings.Join(lines, "")
 	require.NoError(t, os.WriteFile(r.file, []byte(text), 0o600))
 }
 
