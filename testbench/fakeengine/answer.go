@@ -28,6 +28,13 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, a *ask, sh shape
 		s.fail(w, queueFull())
 		return
 	}
+	if f := s.refusal(a); f != nil {
+		if f.Code < http.StatusBadRequest {
+			w.Header().Set("Location", r.URL.Path+"/elsewhere")
+		}
+		s.fail(w, f)
+		return
+	}
 	if f := s.unknownID(a); f != nil {
 		if a.stream {
 			s.failInStream(w, f)
@@ -79,6 +86,9 @@ func (s *Server) unknownID(a *ask) *fault {
 	return nil
 }
 
+// errUnfinished ends a stream that is to end without a finish.
+var errUnfinished = errors.New("the answer has no finish")
+
 // stream answers with events. The headers go out at once: what the engine refuses comes as an error frame.
 func (s *Server) stream(ctx context.Context, w http.ResponseWriter, a *ask, sh shape) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
@@ -101,9 +111,13 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, a *ask, sh s
 	}
 	choices := s.choices(a)
 	open := len(choices)
+	wrong, _ := s.faults.wrong()
 	err := s.run(ctx, a, choices, func(c *choice, d delta) error {
 		if d.finish != "" {
 			open--
+		}
+		if wrong.EndAfterTokens != nil && (d.finish != "" || len(c.ids) > *wrong.EndAfterTokens) {
+			return errUnfinished
 		}
 		var u *usage
 		if a.continuous {
@@ -113,6 +127,12 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, a *ask, sh s
 		c.begun = true
 		return send(frames...)
 	})
+	if errors.Is(err, errUnfinished) {
+		return
+	}
+	if err == nil && orElse(wrong.Trailing, false) {
+		err = send(trailing()...)
+	}
 	var failed *engine.Failure
 	switch {
 	case errors.As(err, &failed):

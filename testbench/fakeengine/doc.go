@@ -24,9 +24,10 @@
 //
 // # Faults
 //
-// [Server.SetFaults], and PUT /faults with [Config].Faults, make it faulty: error statuses, answers that hang after some
-// tokens, slow passes, a core that hangs or is dead, answers that break off with an error frame, a wall clock that is wrong,
-// cache events that are lost, doubled, out of order or garbled (inject.go).
+// [Server.SetFaults], and PUT /faults with [Config].Faults, make it faulty: error statuses, for all requests, the first ones, or those
+// with a text or for an adapter, answers that hang after some tokens, slow passes, a core that hangs or is dead, answers that break off
+// with an error frame, end without a finish or go on after it, a wall clock that is wrong, cache events that are lost, doubled, out of
+// order or garbled (inject.go).
 //
 // # As a real vLLM does
 //

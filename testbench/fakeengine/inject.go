@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ const (
 // Faults is all that is wrong with a server. What is absent is not wrong.
 type Faults struct {
 	Status            *int      `json:"status,omitempty"`              // requests to generate get this status
+	Times             *int      `json:"times,omitempty"`               // but no more than so many of them; absent: all
+	Refuses           *Refusal  `json:"refuses,omitempty"`             // so do some requests, whatever is said of the others
 	RetryAfterSeconds *int      `json:"retry_after_seconds,omitempty"` // with that header
 	HangAfterTokens   *int      `json:"hang_after_tokens,omitempty"`   // an answer gives no more than these
 	Slow              *float64  `json:"slow,omitempty"`                // passes take so many times as long
@@ -33,6 +36,17 @@ type Faults struct {
 	KV                *KVFaults `json:"kv,omitempty"`
 	// BreakStreams ends the answers under way with an error, once.
 	BreakStreams *bool `json:"break_streams,omitempty"`
+	// EndAfterTokens ends a stream in good order, and without a finish, once it has given so many.
+	EndAfterTokens *int `json:"end_after_tokens,omitempty"`
+	// Trailing streams tell of more after their finish: another choice, a call of a tool, what is no chunk.
+	Trailing *bool `json:"trailing,omitempty"`
+}
+
+// Refusal is a status that some requests get: as from a filter in front of the server, or for want of what they name.
+type Refusal struct {
+	Status int     `json:"status"`
+	Text   *string `json:"text,omitempty"`  // those with this in a prompt
+	Model  *string `json:"model,omitempty"` // those for the model or adapter of this name, as if there were none
 }
 
 // KVFaults are the probabilities, 0 to 1, of what goes wrong with a batch of cache events and with a replay.
@@ -73,12 +87,18 @@ func (f KVFaults) plan() kvpub.Plan {
 // Validate says what cannot be.
 func (f Faults) Validate() error {
 	switch {
-	case f.Status != nil && (*f.Status < 400 || *f.Status > 599):
+	case f.Status != nil && (*f.Status < 300 || *f.Status > 599):
 		return fmt.Errorf("status %d is no error", *f.Status)
+	case f.Times != nil && (*f.Times < 1 || f.Status == nil):
+		return errors.New("times is below 1, or without a status")
+	case f.Refuses != nil && (f.Refuses.Status < 300 || f.Refuses.Status > 599):
+		return fmt.Errorf("status %d of a refusal is no error", f.Refuses.Status)
 	case f.RetryAfterSeconds != nil && *f.RetryAfterSeconds < 0:
 		return errors.New("retry_after_seconds is below 0")
 	case f.HangAfterTokens != nil && *f.HangAfterTokens < 0:
 		return errors.New("hang_after_tokens is below 0")
+	case f.EndAfterTokens != nil && *f.EndAfterTokens < 0:
+		return errors.New("end_after_tokens is below 0")
 	case f.Slow != nil && !(*f.Slow > 0 && *f.Slow <= 1e6):
 		return errors.New("slow must be above 0 and at most a million")
 	case f.Core != nil && *f.Core != CoreRuns && *f.Core != CoreHangs && *f.Core != CoreDead:
@@ -96,6 +116,7 @@ type injector struct {
 
 	mu      sync.Mutex
 	faults  Faults        // guarded by mu
+	times   int           // how many have had Faults.Status, guarded by mu
 	changed chan struct{} // guarded by mu; closed when faults are others
 }
 
@@ -139,7 +160,7 @@ func (s *Server) SetFaults(f Faults) error {
 	s.faults.mu.Lock()
 	defer s.faults.mu.Unlock()
 	close(s.faults.changed)
-	s.faults.faults, s.faults.changed = f, make(chan struct{})
+	s.faults.faults, s.faults.times, s.faults.changed = f, 0, make(chan struct{})
 	s.engine.Slow(orElse(f.Slow, 1))
 	switch orElse(f.Core, CoreRuns) {
 	case CoreHangs:
@@ -183,14 +204,59 @@ func (s *Server) setFaults(w http.ResponseWriter, r *http.Request) {
 func (s *Server) faulty(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		f, _ := s.faults.wrong()
-		if f.Status == nil {
+		if f.Status == nil || !s.faults.due() {
 			h(w, r)
 			return
 		}
 		if f.RetryAfterSeconds != nil {
 			w.Header().Set("Retry-After", strconv.Itoa(*f.RetryAfterSeconds))
 		}
-		s.fail(w, &fault{Message: "a fault was injected", Type: http.StatusText(*f.Status), Code: *f.Status})
+		s.fail(w, injected(*f.Status))
+	}
+}
+
+// due says whether one more request gets the status that is injected.
+func (x *injector) due() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if times := x.faults.Times; times != nil && x.times >= *times {
+		return false
+	}
+	x.times++
+	return true
+}
+
+func injected(status int) *fault {
+	return &fault{Message: "a fault was injected", Type: http.StatusText(status), Code: status}
+}
+
+// refusal is what a request gets that is to be refused for what it is; nil: it is not.
+func (s *Server) refusal(a *ask) *fault {
+	f, _ := s.faults.wrong()
+	r := f.Refuses
+	switch {
+	case r == nil:
+		return nil
+	case r.Model != nil && *r.Model == a.model:
+		refused := unknownModel(a.model, s.cfg.Engine.Sim.Model)
+		refused.Code = r.Status
+		return refused
+	case r.Text != nil:
+		for _, prompt := range a.prompts {
+			if text, err := s.deps.Model.Decode(prompt, true); err == nil && strings.Contains(text, *r.Text) {
+				return injected(r.Status)
+			}
+		}
+	}
+	return nil
+}
+
+// trailing are frames that follow a finish and that nobody has asked for.
+func trailing() []any {
+	return []any{
+		json.RawMessage(`{"object":"text_completion","choices":[{"index":1,"text":"more","token_ids":[70],"finish_reason":null}]}`),
+		json.RawMessage(`{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"tool_calls":[{"index":0}]},"token_ids":[71],"finish_reason":"tool_calls"}]}`),
+		json.RawMessage(`{"type":"ping"}`), json.RawMessage(`[]`),
 	}
 }
 

@@ -50,6 +50,53 @@ func TestInjectedStatus(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
+// TestInjectedRefusals: some requests are refused, for what they are or because they come first, and others are served.
+func TestInjectedRefusals(t *testing.T) {
+	f := serve(t, func(c *fakeengine.Config) { c.Engine.Sim.Adapters = []string{"lora-a"} })
+	ask := func(model, prompt string) (int, string) {
+		return f.call(t, "POST", "/v1/completions", `{"model":"`+model+`","prompt":"`+prompt+`","max_tokens":1}`)
+	}
+	base := fakeengine.DefaultConfig().Engine.Sim.Model
+	require.NoError(t, f.SetFaults(fakeengine.Faults{Refuses: &fakeengine.Refusal{Status: 403, Text: p("harbour")}}))
+	status, _ := ask(base, "Tell me about the harbour.")
+	require.Equal(t, 403, status)
+	status, _ = ask(base, "Tell me about the sea.")
+	require.Equal(t, 200, status)
+	require.NoError(t, f.SetFaults(fakeengine.Faults{Refuses: &fakeengine.Refusal{Status: 404, Model: p("lora-a")}}))
+	status, said := ask("lora-a", "Hello")
+	require.Equal(t, 404, status)
+	require.Contains(t, said, `"param":"model"`)
+	status, _ = ask(base, "Hello")
+	require.Equal(t, 200, status)
+	_, said = f.call(t, "GET", "/v1/models", "")
+	require.Contains(t, said, "lora-a", "it lists it all the same")
+	require.NoError(t, f.SetFaults(fakeengine.Faults{Status: p(429), Times: p(2)}))
+	for _, want := range []int{429, 429, 200} {
+		status, _ = ask(base, "Hello")
+		require.Equal(t, want, status)
+	}
+}
+
+// TestInjectedEnds: an answer without a finish, and one that goes on after it.
+func TestInjectedEnds(t *testing.T) {
+	f := serve(t, nil)
+	ask := func(faults fakeengine.Faults) string {
+		require.NoError(t, f.SetFaults(faults))
+		status, said := f.call(t, "POST", "/v1/completions", `{"prompt":"Hello","max_tokens":3,"ignore_eos":true,"stream":true}`)
+		require.Equal(t, 200, status)
+		return said
+	}
+	said := ask(fakeengine.Faults{EndAfterTokens: p(2)})
+	require.Equal(t, 2, strings.Count(said, `"text"`))
+	require.NotContains(t, said, `"length"`)
+	require.NotContains(t, said, "[DONE]")
+	said = ask(fakeengine.Faults{Trailing: p(true)})
+	_, after, finished := strings.Cut(said, `"length"`)
+	require.True(t, finished)
+	require.Contains(t, after, `"index":1`)
+	require.Contains(t, after, "[DONE]")
+}
+
 // Three tokens come; the others when the fault is lifted.
 func TestInjectedHangAfterTokens(t *testing.T) {
 	f := serve(t, nil)
@@ -98,7 +145,7 @@ func TestInjectedBreakAndCore(t *testing.T) {
 	f.call(t, "PUT", "/faults", `{"slow":2.5}`)
 	require.Contains(t, line(t, r.Reader), `"text"`)
 
-	for _, wrong := range []string{`{"status":200}`, `{"core":"asleep"}`, `{"slow":0}`, `{"more":1}`, `{"hang_after_tokens":-1}`, `{"retry_after_seconds":-1}`} {
+	for _, wrong := range []string{`{"status":200}`, `{"times":1}`, `{"status":429,"times":0}`, `{"refuses":{"status":200}}`, `{"end_after_tokens":-1}`, `{"core":"asleep"}`, `{"slow":0}`, `{"more":1}`, `{"hang_after_tokens":-1}`, `{"retry_after_seconds":-1}`} {
 		status, said := f.call(t, "PUT", "/faults", wrong)
 		require.Equal(t, http.StatusBadRequest, status, said)
 	}
