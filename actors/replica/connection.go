@@ -34,6 +34,7 @@ type connection struct {
 
 	probing bool
 	began   time.Time // the running or last probe
+	seen    bool      // it has answered one
 	hurried bool      // asked for while one was running
 	last    time.Time
 	retry   time.Duration
@@ -144,8 +145,12 @@ func (p *connection) probe(c actor.Context) {
 	p.probing, p.began = true, time.Now()
 	self, root := c.Self(), c.ActorSystem().Root
 	p.running.Add(1)
+	patience := p.cfg.ProbeTimeout
+	if !p.seen { // it has everything to tell yet, and nothing depends on when
+		patience = max(patience, p.cfg.ProbePatience)
+	}
 	supervise.Go(p.log, "probe", func() {
-		ctx, cancel := context.WithTimeout(p.ctx, p.cfg.ProbeTimeout)
+		ctx, cancel := context.WithTimeout(p.ctx, patience)
 		defer cancel()
 		status, err := p.engine.Probe(ctx)
 		root.Send(self, probeDone{status, err})
@@ -164,7 +169,7 @@ func (p *connection) done(c actor.Context, m probeDone) {
 		wait += time.Duration(p.rng.Float64() * 0.2 * float64(wait))
 		c.Send(p.parent, ProbeFailed{f, p.began})
 	} else {
-		p.retry = p.cfg.ProbeFirst
+		p.retry, p.seen = p.cfg.ProbeFirst, true
 		c.Send(p.parent, Probed{Status: m.status, Began: p.began})
 	}
 	if p.hurried {

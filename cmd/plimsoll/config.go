@@ -15,6 +15,7 @@ import (
 	"plimsoll/actors/replica"
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
+	"plimsoll/engine/wire"
 	"plimsoll/tokenizer/simmodel"
 )
 
@@ -49,33 +50,36 @@ type Config struct {
 
 	Origins []origin // whose pages a browser lets call
 
-	BodyBytes         int           // longest request body
-	PromptTokens      *int          // longest prompt; nil: what the replicas hold
-	Connections       *int          // open connections; nil: as many as usual, or as the limit of open files allows
-	BodyTimeout       time.Duration // how long a body may take to arrive
-	FirstTokenTimeout time.Duration // how long an engine may work on a prompt
-	TokenTimeout      time.Duration // how long an engine may pause between two tokens
-	HedgeAfter        float64       // times as long as predicted that a first token may take before another replica is asked too; 0: any
-	HangLeast         time.Duration // the shortest silence of a replica that is suspicious
-	HangBlind         time.Duration // likewise, of a replica whose pace is not known
-	ShedMost          time.Duration // how long a replica that sheds may ask to be left alone
-	QueueTimeout      time.Duration // how long a request waits for room
-	ResumeWait        time.Duration // how long an answer whose engine failed waits for another replica
-	Tenants           []TenantSpec  // those who have other shares than others
-	SLOs              []SLOSpec     // how fast the answers of a class have to come
-	PromoteAfter      time.Duration // how long a request waits before it counts to the class above its own
-	QueueRequests     int           // requests that may wait
-	QueueTokens       int           // prompt tokens that may wait
-	DefaultMaxTokens  int           // tokens that strict admission reserves for an answer without a limit of the client's
-	EventsSilence     time.Duration // how long a replica's cache events may not come after work before they are not relied on
-	SpeculationTime   time.Duration // how long a prompt counts as cached where it was sent, unless the engine says so
-	HostCredit        float64       // part of the prefill that a block cached in a replica's host memory saves
-	DiskCredit        float64       // likewise on disk or in a remote store
-	EarlyHeaders      time.Duration // when a stream's headers go out though no token has come
-	ClientStall       time.Duration // how long a client may take nothing
-	JournalBytes      int           // bytes of one answer kept for a slow client
-	ShutdownDelay     time.Duration // how long requests are taken on after it
-	DrainTimeout      time.Duration // how long running requests may go on after the first SIGTERM
+	BodyBytes         int            // longest request body
+	PromptTokens      *int           // longest prompt; nil: what the replicas hold
+	Connections       *int           // open connections; nil: as many as usual, or as the limit of open files allows
+	BodyTimeout       time.Duration  // how long a body may take to arrive
+	FirstTokenTimeout time.Duration  // how long an engine may work on a prompt
+	TokenTimeout      time.Duration  // how long an engine may pause between two tokens
+	HedgeAfter        float64        // times as long as predicted that a first token may take before another replica is asked too; 0: any
+	HangLeast         time.Duration  // the shortest silence of a replica that is suspicious
+	HangBlind         time.Duration  // likewise, of a replica whose pace is not known
+	HangRestart       *time.Duration // how long an engine of ours may give nothing, a canary included; nil: as long as a first token is waited for
+	ProbeTimeout      time.Duration  // how long a probe waits for its answer
+	ProbePatience     time.Duration  // how long an idle engine may answer no probe in time
+	ShedMost          time.Duration  // how long a replica that sheds may ask to be left alone
+	QueueTimeout      time.Duration  // how long a request waits for room
+	ResumeWait        time.Duration  // how long an answer whose engine failed waits for another replica
+	Tenants           []TenantSpec   // those who have other shares than others
+	SLOs              []SLOSpec      // how fast the answers of a class have to come
+	PromoteAfter      time.Duration  // how long a request waits before it counts to the class above its own
+	QueueRequests     int            // requests that may wait
+	QueueTokens       int            // prompt tokens that may wait
+	DefaultMaxTokens  int            // tokens that strict admission reserves for an answer without a limit of the client's
+	EventsSilence     time.Duration  // how long a replica's cache events may not come after work before they are not relied on
+	SpeculationTime   time.Duration  // how long a prompt counts as cached where it was sent, unless the engine says so
+	HostCredit        float64        // part of the prefill that a block cached in a replica's host memory saves
+	DiskCredit        float64        // likewise on disk or in a remote store
+	EarlyHeaders      time.Duration  // when a stream's headers go out though no token has come
+	ClientStall       time.Duration  // how long a client may take nothing
+	JournalBytes      int            // bytes of one answer kept for a slow client
+	ShutdownDelay     time.Duration  // how long requests are taken on after it
+	DrainTimeout      time.Duration  // how long running requests may go on after the first SIGTERM
 
 	Record      *string // file for the traffic; nil: none
 	RecordBytes int     // at which it is put aside
@@ -112,7 +116,7 @@ func DefaultConfig() Config {
 		BodyBytes:    int(edge.BodyBytes), BodyTimeout: edge.BodyTimeout,
 		FirstTokenTimeout: streams.FirstTokenTimeout, TokenTimeout: streams.TokenTimeout,
 		HedgeAfter: streams.HedgeAfter,
-		HangLeast:  watch.HangLeast, HangBlind: watch.HangBlind,
+		HangLeast:  watch.HangLeast, HangBlind: watch.HangBlind, ProbeTimeout: watch.ProbeTimeout, ProbePatience: watch.ProbePatience,
 		ShedMost:     watch.ShedMost,
 		DrainTimeout: 30 * time.Second,
 		RecordBytes:  1 << 30,
@@ -180,6 +184,8 @@ func (c Config) validateTimes() error {
 		return errors.New("--hang-least must be above 0: no engine answers without a pause")
 	case c.HangBlind < c.HangLeast:
 		return fmt.Errorf("--hang-blind is %s: it must not be below --hang-least, %s", c.HangBlind, c.HangLeast)
+	case c.ProbeTimeout > wire.DefaultConfig().ProbeTimeout:
+		return fmt.Errorf("--probe-timeout is %s: no probe takes longer than %s", c.ProbeTimeout, wire.DefaultConfig().ProbeTimeout)
 	}
 	return nil
 }

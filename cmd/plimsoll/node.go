@@ -195,6 +195,11 @@ func (r replicaEngine) parts(model string, c Config) actors.Replica {
 	config.FeedSilence = c.EventsSilence
 	config.HangLeast, config.HangBlind = c.HangLeast, c.HangBlind
 	config.ShedMost = c.ShedMost
+	config.ProbeTimeout, config.ProbePatience = c.ProbeTimeout, c.ProbePatience
+	config.FirstTokenTimeout, config.HangRestart = c.FirstTokenTimeout, c.FirstTokenTimeout
+	if c.HangRestart != nil {
+		config.HangRestart = *c.HangRestart
+	}
 	if r.hasEngine() { // whatever it is called, and all its ranks: they live in one process
 		config.Process, config.Identity = r.process(), r.identity()
 	}

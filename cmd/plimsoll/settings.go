@@ -90,11 +90,17 @@ func (c *Config) settings() []setting {
 			return count("max-connections", "hold at most `N` connections open (default: 16384, or as many as the limit of open files leaves room for)", 1, v)
 		}),
 		period("body-timeout", "give a request's body `TIME` to arrive", &c.BodyTimeout),
-		period("first-token-timeout", "count an attempt as stalled whose engine gives no first token for `TIME`, or for 8 times what its replica needs as a rule", &c.FirstTokenTimeout),
-		period("token-timeout", "count an attempt as stalled whose engine pauses for `TIME` between two tokens, or for 100 steps of its replica", &c.TokenTimeout),
+		period("first-token-timeout", "count an attempt as stalled whose engine gives no first token for `TIME`, or for 8 times what its replica needs as a rule while that serves others", &c.FirstTokenTimeout),
+		period("token-timeout", "count an attempt as stalled whose engine pauses for `TIME` between two tokens, or for 100 steps of its replica while that serves others and the answer can go on elsewhere", &c.TokenTimeout),
 		multiple("hedge-after", "begin a second attempt on another replica, and go on with the quicker, once the first token has taken `F` times as long as predicted; 0: never", &c.HedgeAfter),
-		duration("hang-least", "suspect a replica none of whose streams goes on for 8 of its steps or twice the prefill that it is at, but not within `TIME`", &c.HangLeast),
-		duration("hang-blind", "suspect a replica of which too little was seen to know its pace if none of its streams goes on for `TIME`", &c.HangBlind),
+		duration("hang-least", "suspect a replica none of whose streams goes on for 8 of its steps or twice the prefill that it is at, but not within `TIME`; suspected it gets nothing new", &c.HangLeast),
+		duration("hang-blind", "suspect a replica of which too little was seen to know its pace if none of its streams goes on for `TIME`, and wait as long for what it was never seen at: logprobs, a schema, an adapter, a prompt of twice the length; "+
+			"where nobody else would be quicker for --first-token-timeout", &c.HangBlind),
+		optional(&c.HangRestart, func(v *time.Duration) setting {
+			return period("hang-restart", "start an engine of --launch anew that has given nothing for `TIME`, neither to its streams nor to the canary sent after them (default: --first-token-timeout)", v)
+		}),
+		period("probe-timeout", "wait `TIME` for an engine to say how it is: half of it for its metrics, without which its load counts as unknown", &c.ProbeTimeout),
+		period("probe-patience", "count an engine that has nothing to do as down if it has answered no probe in time for `TIME`", &c.ProbePatience),
 		period("shed-most", "give a replica that sheds a request nothing for as long as its Retry-After says, `TIME` at most", &c.ShedMost),
 		duration("queue-timeout", "let a request wait `TIME` for room before it gets 429", &c.QueueTimeout),
 		duration("resume-wait", "let an answer whose engine failed wait `TIME` for a replica that goes on with it", &c.ResumeWait),

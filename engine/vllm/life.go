@@ -42,18 +42,29 @@ func (e *Engine) blind(err error) (scrape, error) {
 	if !errors.As(err, &f) || f.Kind != engine.Broken {
 		return scrape{}, err // of the connection, or the operator's
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.life.read == nil || e.life.gone {
+	before := e.before()
+	if before == nil {
 		return scrape{}, err
 	}
-	c := *e.life.read
-	c.load, c.unread = engine.Load{}, true
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if !e.life.blind {
 		e.life.blind = true
 		e.deps.Log.Warn("the engine's metrics cannot be read, its load is not known", slog.String("url", e.cfg.URL), slog.Any("reason", err))
 	}
-	return c, nil
+	return *before, nil
+}
+
+// before is what the present life has told of itself, without its load; nil: nothing yet, or it may have ended.
+func (e *Engine) before() *scrape {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life.read == nil || e.life.gone {
+		return nil
+	}
+	c := *e.life.read
+	c.load, c.unread = engine.Load{}, true
+	return &c
 }
 
 // identify returns the evidence of the process, and its version, which is asked for once a life.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"plimsoll/engine"
 	"plimsoll/engine/wire"
@@ -32,11 +33,21 @@ type scrape struct {
 	unread      bool  // all but the load is an earlier probe's
 }
 
-// scrape asks for the metrics. A server without them is served without a load.
+// scrape asks for the metrics. A server without them is served without a load, and so is one that takes longer for them than half of
+// what is left of the probe's time: it is busy, and a probe that ran out of time would take it for a dead one.
 func (e *Engine) scrape(ctx context.Context) (scrape, error) {
-	header, body, err := e.client.Get(ctx, pathMetrics)
+	before := e.before()
+	soon := ctx
+	if until, bounded := ctx.Deadline(); bounded && before != nil {
+		var cancel context.CancelFunc
+		soon, cancel = context.WithTimeout(ctx, time.Until(until)/2)
+		defer cancel()
+	}
+	header, body, err := e.client.Get(soon, pathMetrics)
 	var f *engine.Failure
 	switch {
+	case err != nil && ctx.Err() == nil && soon.Err() != nil:
+		return *before, nil
 	case errors.As(err, &f) && f.Status == http.StatusNotFound:
 		return scrape{none: true}, nil
 	case err != nil:

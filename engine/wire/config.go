@@ -15,7 +15,7 @@ type Config struct {
 	APIKey string   // sent as a bearer token; "" sends none
 
 	DialTimeout  time.Duration // until a connection stands; longer means that nobody listens
-	ProbeTimeout time.Duration // a whole probe
+	ProbeTimeout time.Duration // a whole probe, at most: who asks may have less time
 	IdleTimeout  time.Duration // unused connections are closed after this; less than the server's 5 s
 	EndTimeout   time.Duration // from a stream's finish to what comes after it (usage); longer does without
 
@@ -27,7 +27,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		DialTimeout:  3 * time.Second,
-		ProbeTimeout: 5 * time.Second,
+		ProbeTimeout: 30 * time.Second,
 		IdleTimeout:  4 * time.Second,
 		EndTimeout:   time.Second,
 		AnswerBytes:  4 << 20,
