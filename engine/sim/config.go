@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Config describes one engine.
@@ -19,7 +20,16 @@ type Config struct {
 	WaitingMax     int      // requests that wait for admission; more are shed
 	TopLogprobsMax int      // alternatives a request may ask for
 	Timing         Timing
+	Firsts         Firsts
 	HashSeed       uint64 // block hashes of two engines differ if their seeds do
+}
+
+// Firsts are how much longer a pass takes in which the engine does something for the first time in its life: it compiles what it
+// needs for that, and stands still for all.
+type Firsts struct {
+	Logprobs time.Duration // the first request that asks for them
+	LoRA     time.Duration // each adapter's first
+	Length   time.Duration // a prompt's part of twice the length of any before
 }
 
 // Names of the profiles.
@@ -103,6 +113,9 @@ func (c Config) Validate() error {
 	least("TopLogprobsMax", c.TopLogprobsMax, 0)
 	if c.Model == "" {
 		errs = append(errs, errors.New("sim: Model is empty"))
+	}
+	if c.Firsts.Logprobs < 0 || c.Firsts.LoRA < 0 || c.Firsts.Length < 0 {
+		errs = append(errs, errors.New("sim: a pause of Firsts is negative"))
 	}
 	if err := c.Timing.validate(); err != nil {
 		errs = append(errs, err)

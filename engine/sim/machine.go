@@ -131,6 +131,7 @@ type Machine struct {
 	stepping    bool
 	step        uint64 // number of the last pass begun; no two passes share one, whatever their lives
 	lifeStep    uint64 // the same when this life began
+	known       known
 	resets      []ResetPrefixCache
 	preemptions uint64
 	effects     []Effect
@@ -292,6 +293,7 @@ func (m *Machine) start() {
 	m.lifeStep, m.preemptions = m.step, 0
 	m.pool = newPool(m.cfg, finish(m.cfg.HashSeed^m.life<<32))
 	m.byID = make(map[string]*sequence)
+	m.known = known{adapters: map[string]bool{}}
 }
 
 // reset performs what was asked for while a pass ran.

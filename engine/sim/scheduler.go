@@ -60,7 +60,7 @@ func (m *Machine) startPass(now time.Duration) {
 	}
 	m.step++
 	m.stepping = true
-	d := m.cfg.Timing.duration(b)
+	d := m.cfg.Timing.duration(b) + m.firsts()
 	m.effect(StartStep{Step: m.step, Duration: d, Due: now + d})
 }
 
@@ -232,4 +232,37 @@ func (m *Machine) free(s *sequence) {
 
 func (m *Machine) blocksFor(tokens int) int {
 	return (tokens + m.cfg.BlockTokens - 1) / m.cfg.BlockTokens
+}
+
+// known is what a life of the engine has done.
+type known struct {
+	logprobs bool
+	adapters map[string]bool
+	longest  int // part of a prompt in a pass
+}
+
+// firsts is how long the engine stands still in the pass that begins for what it does for the first time.
+func (m *Machine) firsts() (pause time.Duration) {
+	if m.cfg.Firsts == (Firsts{}) {
+		return 0
+	}
+	k := &m.known
+	for _, s := range m.running {
+		if s.scheduled == 0 {
+			continue
+		}
+		if s.request.TopLogprobs != nil && !k.logprobs {
+			k.logprobs = true
+			pause += m.cfg.Firsts.Logprobs
+		}
+		if lora := s.request.LoRA; lora != "" && !k.adapters[lora] {
+			k.adapters[lora] = true
+			pause += m.cfg.Firsts.LoRA
+		}
+		if s.scheduled > 1 && s.scheduled >= 2*k.longest {
+			k.longest = s.scheduled
+			pause += m.cfg.Firsts.Length
+		}
+	}
+	return pause
 }
