@@ -13,6 +13,7 @@ const (
 	labelClass   = "class"
 	labelEvent   = "event"
 	labelKind    = "kind"
+	labelLane    = "lane"
 	labelModel   = "model"
 	labelOutcome = "outcome"
 	labelPolicy  = "policy"
@@ -92,9 +93,10 @@ var (
 	replicaFailures      = metric{"plimsoll_replica_failures_total", "Attempts that the engine failed, by the kind of failure.", []string{labelReplica, labelModel, labelKind}}
 
 	tokenizerSeconds  = metric{"plimsoll_tokenizer_request_seconds", "Time to render and encode one request, waiting not counted.", []string{labelModel}}
+	tokenizerWait     = metric{"plimsoll_tokenizer_wait_seconds", "Time one request waited for tokenizer workers, all its steps together, by lane (short: at most 64 KiB; long).", []string{labelModel, labelLane}}
 	tokenizerTokens   = metric{"plimsoll_tokenizer_tokens_total", "Tokens encoded.", []string{labelModel}}
-	tokenizerQueued   = metric{"plimsoll_tokenizer_queued_requests", "Requests that wait for a tokenizer worker.", []string{labelModel}}
-	tokenizerBytes    = metric{"plimsoll_tokenizer_queued_bytes", "Bytes of the requests that wait for a tokenizer worker.", []string{labelModel}}
+	tokenizerQueued   = metric{"plimsoll_tokenizer_queued_requests", "Requests that wait for a tokenizer worker or are with one.", []string{labelModel}}
+	tokenizerBytes    = metric{"plimsoll_tokenizer_queued_bytes", "Bytes of the requests that wait for their first tokenizer worker.", []string{labelModel}}
 	tokenizerPassed   = metric{"plimsoll_tokenizer_passed_on_total", "Chats that went to the engine as they came: not rendered here, by reason (media, template, limit, no_template, setting).", []string{labelModel, labelReason}}
 	tokenizerRefusals = metric{"plimsoll_tokenizer_refusals_total", "Requests that could not be turned into tokens, by kind of error.", []string{labelModel, labelKind}}
 

@@ -9,7 +9,7 @@ import (
 )
 
 type tokenizerMetrics struct {
-	seconds          *prometheus.HistogramVec
+	seconds, wait    *prometheus.HistogramVec
 	tokens, refusals *prometheus.CounterVec
 	passed           *prometheus.CounterVec
 	queued, bytes    *prometheus.GaugeVec
@@ -18,6 +18,7 @@ type tokenizerMetrics struct {
 func newTokenizerMetrics(b builder) tokenizerMetrics {
 	return tokenizerMetrics{
 		seconds:  b.histogram(tokenizerSeconds, prometheus.ExponentialBuckets(1e-5, 4, 10)),
+		wait:     b.histogram(tokenizerWait, prometheus.ExponentialBuckets(1e-5, 4, 12)),
 		tokens:   b.counter(tokenizerTokens),
 		refusals: b.counter(tokenizerRefusals),
 		passed:   b.counter(tokenizerPassed),
@@ -30,6 +31,7 @@ func newTokenizerMetrics(b builder) tokenizerMetrics {
 type Tokenizer struct {
 	model         string
 	seconds       prometheus.Observer
+	short, long   prometheus.Observer // waits
 	tokens        prometheus.Counter
 	refusals      *prometheus.CounterVec
 	passed        *prometheus.CounterVec
@@ -45,6 +47,8 @@ func (m *Meter) Tokenizer(model string) *Tokenizer {
 	return &Tokenizer{
 		model:    model,
 		seconds:  m.tokenizer.seconds.WithLabelValues(model),
+		short:    m.tokenizer.wait.WithLabelValues(model, "short"),
+		long:     m.tokenizer.wait.WithLabelValues(model, "long"),
 		tokens:   m.tokenizer.tokens.WithLabelValues(model),
 		refusals: m.tokenizer.refusals,
 		passed:   m.tokenizer.passed,
@@ -58,6 +62,17 @@ func (t *Tokenizer) Encoded(took time.Duration, tokens int) {
 	if t != nil {
 		t.seconds.Observe(took.Seconds())
 		t.tokens.Add(float64(tokens))
+	}
+}
+
+// Waited reports how long a request waited for workers, whatever became of it.
+func (t *Tokenizer) Waited(short bool, d time.Duration) {
+	switch {
+	case t == nil:
+	case short:
+		t.short.Observe(d.Seconds())
+	default:
+		t.long.Observe(d.Seconds())
 	}
 }
 
@@ -75,7 +90,7 @@ func (t *Tokenizer) Refused(kind fault.Kind) {
 	}
 }
 
-// Queue reports what waits for a worker now.
+// Queue reports what is there now: requests that wait or run, and the bytes of those that have not begun.
 func (t *Tokenizer) Queue(requests, bytes int) {
 	if t != nil {
 		t.queued.Set(float64(requests))
