@@ -84,9 +84,12 @@ func (s *System) Suppose(ctx context.Context, req *stream.Request) (explain.Reco
 	ctx, cancel := context.WithTimeout(ctx, supposeWait)
 	defer cancel()
 	req.LoRA = lora
-	prompts, err := s.prompts(ctx, m, req.Input)
+	prompts, err := m.tokenizer.Prompts(ctx, req.Input, req.Tenant, req.Class)
 	if err != nil {
-		return explain.Record{}, err
+		if ctx.Err() != nil {
+			return explain.Record{}, unanswered(ctx)
+		}
+		return explain.Record{}, fault.Of(err)
 	}
 	if len(prompts) != 1 || prompts[0].Tokens() == 0 {
 		return explain.Record{}, fault.Invalid("prompt", "one prompt of at least one token is needed")
@@ -101,21 +104,6 @@ func (s *System) Suppose(ctx context.Context, req *stream.Request) (explain.Reco
 		return explain.Suppose(m.Router.Model, b), nil
 	case <-ctx.Done():
 		return explain.Record{}, unanswered(ctx)
-	}
-}
-
-// prompts has an input tokenized by the model's router.
-func (s *System) prompts(ctx context.Context, m *model, in stream.Input) ([]stream.Prompt, error) {
-	reply := make(chan router.Tokenized, 1)
-	s.tellRouter(m, &router.Tokenize{Input: in, Reply: reply})
-	select {
-	case r := <-reply:
-		if r.Err != nil {
-			return nil, fault.Of(r.Err)
-		}
-		return r.Prompts, nil
-	case <-ctx.Done():
-		return nil, unanswered(ctx)
 	}
 }
 

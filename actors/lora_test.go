@@ -48,7 +48,7 @@ func TestAdaptersAreModels(t *testing.T) {
 	for range 6 {
 		ask("poet")
 	}
-	tokens, err := f.Tokenize(t.Context(), "poet", chatRequest(text, 1).Input)
+	tokens, err := f.Tokenize(t.Context(), "poet", "default", chatRequest(text, 1).Input)
 	require.NoError(t, err)
 	require.NotEmpty(t, tokens[0].IDs)
 

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"errors"
 	"hash/fnv"
 	"log/slog"
 	"strconv"
@@ -15,9 +14,6 @@ import (
 	"plimsoll/actors/stream"
 	"plimsoll/actors/supervise"
 	"plimsoll/scoring"
-	"plimsoll/tokenizer"
-	"plimsoll/tokenizer/chat"
-	"plimsoll/tokenizer/hf"
 )
 
 // nodeName is the root actor's. Its children get a new name at each spawn, and others learn their PIDs only then: the library
@@ -102,13 +98,13 @@ func (n *node) start(c actor.Context) {
 	// Replicas first: a router that finds live calls reserves at once, and a message to an actor that is not there is lost.
 	s.roll.membership.Begin(nodeShell{n, c})
 	for i, m := range s.models {
+		s.spawnTokenizer(c, i, m)
 		c.SpawnPrefix(router.Props(m.Router, router.Deps{
-			Refs: m.fleet.Refs, Encode: m.encode, Gate: s.gate, Workers: s.cfg.TokenizeMax, Log: s.deps.Log,
-			Meter: m.meters.router, Tokenizer: m.meters.tokenizer, Failed: s.failed,
+			Refs: m.fleet.Refs, Log: s.deps.Log, Meter: m.meters.router,
 			Attach:    func(pid *actor.PID) { m.router.Store(pid) },
 			Restarted: func(name string) { s.live.TellModel(name, stream.RouterRestarted{}) },
 			NewTicket: s.newTicket, Stats: &m.stats, Instances: &m.routers, Middleware: s.deps.Middleware,
-			Supervise: s.cfg.Supervise, Seed: s.deps.Seed, Watch: m.watch,
+			Seed: s.deps.Seed, Watch: m.watch,
 		}), "router-"+strconv.Itoa(i))
 	}
 	s.upOnce.Do(func() { close(s.up) })
@@ -191,46 +187,4 @@ func hash(name string) uint64 {
 
 func (s *System) newTicket() scoring.Ticket {
 	return scoring.Ticket{Boot: s.deps.Boot, Number: s.tickets.Add(1)}
-}
-
-// encode turns an input into prompts. Workers call it.
-func (m *model) encode(in stream.Input) ([]stream.Prompt, error) {
-	if in.Chat != nil {
-		return m.encodeChat(in)
-	}
-	if in.Texts == nil {
-		return idsOf(in.Tokens), nil
-	}
-	prompts := make([]stream.Prompt, len(in.Texts))
-	for i, text := range in.Texts {
-		ids, err := m.Tokenizer.Encode(text, in.AddSpecial)
-		if err != nil {
-			return nil, inputFault(err, "prompt")
-		}
-		prompts[i] = stream.Prompt{Text: text, IDs: ids}
-	}
-	return prompts, nil
-}
-
-func idsOf(tokens [][]uint32) []stream.Prompt {
-	prompts := make([]stream.Prompt, len(tokens))
-	for i, ids := range tokens {
-		prompts[i].IDs = ids
-	}
-	return prompts
-}
-
-// inputFault says what a client did wrong with its prompt; everything else is a fault of ours. param is what it sent.
-func inputFault(err error, param string) *fault.Fault {
-	var inChat *chat.BadInput
-	var inText *hf.BadInput
-	switch {
-	case errors.As(err, &inChat):
-		return &fault.Fault{Kind: fault.BadInput, Param: inChat.Param, Message: inChat.Message, Err: err}
-	case errors.As(err, &inText):
-		return &fault.Fault{Kind: fault.BadInput, Param: param, Message: inText.Message, Err: err}
-	case errors.Is(err, tokenizer.ErrNoTemplate):
-		return &fault.Fault{Kind: fault.BadInput, Param: param, Message: err.Error(), Err: err}
-	}
-	return fault.Of(err)
 }

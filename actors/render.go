@@ -49,25 +49,15 @@ func ParseRendering(word string) (Rendering, error) {
 // bySetting stands beside the chat.Inability values for what goes to the engine because the operator says so.
 const bySetting = chat.NumInabilities
 
-// encodeChat renders and encodes a chat, or leaves both to the engine.
-func (m *model) encodeChat(in stream.Input) ([]stream.Prompt, error) {
-	if m.Render == RenderEngine {
-		switch {
-		case in.ChatBody == nil:
-			return nil, fault.Invalid("messages", "messages can't be tokenized here: the engines of this model render chats by themselves")
-		case !m.rendersChats():
-			return nil, fault.New(fault.NoReplica, "no replica of model %q renders chats by itself", m.Router.Model)
-		}
-		return m.passOn(in, bySetting, nil), nil
+// renderedByEngine leaves a chat to the engine, as the operator wants.
+func (m *model) renderedByEngine(in stream.Input) ([]stream.Prompt, error) {
+	switch {
+	case in.ChatBody == nil:
+		return nil, fault.Invalid("messages", "messages can't be tokenized here: the engines of this model render chats by themselves")
+	case !m.rendersChats():
+		return nil, fault.New(fault.NoReplica, "no replica of model %q renders chats by itself", m.Router.Model)
 	}
-	text, ids, err := m.Tokenizer.Chat(*in.Chat)
-	if err == nil {
-		return []stream.Prompt{{Text: text, IDs: ids}}, nil
-	}
-	if why, ok := chat.CannotRender(err); ok && in.ChatBody != nil && m.rendersChats() {
-		return m.passOn(in, why, err), nil
-	}
-	return nil, inputFault(err, "messages")
+	return m.passOn(in, bySetting, nil), nil
 }
 
 // passOn makes a chat a prompt that the engine renders, counts it, and says so in the log the first time.

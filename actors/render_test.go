@@ -231,11 +231,11 @@ func TestWhatTheClientMustChangeReachesNoEngine(t *testing.T) {
 		})
 	}
 	f, r, _ := startRenderers(t, nil)
-	_, err := f.Tokenize(t.Context(), simmodel.Name, stream.Input{Chat: &chat.Request{Messages: json.RawMessage(image)}})
+	_, err := f.Tokenize(t.Context(), simmodel.Name, "default", stream.Input{Chat: &chat.Request{Messages: json.RawMessage(image)}})
 	require.Equal(t, fault.BadInput, fault.Of(err).Kind)
 	require.Empty(t, r.requests())
 	f, _, _ = startRenderers(t, func(c *Config) { c.Models[0].Render = RenderEngine })
-	_, err = f.Tokenize(t.Context(), simmodel.Name, stream.Input{Chat: &chat.Request{Messages: json.RawMessage(`[{"role":"user","content":"x"}]`)}})
+	_, err = f.Tokenize(t.Context(), simmodel.Name, "default", stream.Input{Chat: &chat.Request{Messages: json.RawMessage(`[{"role":"user","content":"x"}]`)}})
 	require.Equal(t, fault.BadInput, fault.Of(err).Kind, "a guessed prompt is worse than none")
 	require.True(t, f.Models()[0].EngineRenders)
 }

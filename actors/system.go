@@ -22,9 +22,11 @@ import (
 	"plimsoll/actors/router"
 	"plimsoll/actors/stream"
 	"plimsoll/actors/supervise"
+	"plimsoll/actors/tokenize"
 	"plimsoll/engine"
 	"plimsoll/scoring"
 	"plimsoll/scoring/policy"
+	"plimsoll/scoring/queue"
 	"plimsoll/tokenizer"
 	"plimsoll/tokenizer/chat"
 )
@@ -34,7 +36,7 @@ type Config struct {
 	Models    []Model
 	Stream    stream.Config
 	Supervise supervise.Config
-	// TokenizeMax is how many inputs the node tokenizes at once.
+	// TokenizeMax is how many short inputs the node tokenizes at once, beside longer ones.
 	TokenizeMax int
 	// Decisions says what is remembered of how requests were routed, of each model; nil: nothing.
 	Decisions *explain.Config
@@ -105,7 +107,7 @@ func (c Config) Validate() error {
 	}
 	names := map[string]bool{}
 	for _, m := range c.Models {
-		errs = append(errs, m.Router.Validate())
+		errs = append(errs, m.Router.Validate(), m.tokenizing().Validate())
 		for _, shadow := range m.Shadows {
 			errs = append(errs, shadow.Validate())
 		}
@@ -136,7 +138,7 @@ type System struct {
 	actors  *actor.ActorSystem
 	node    *actor.PID
 	live    *stream.Live
-	gate    *router.Gate
+	gate    *tokenize.Gate
 	models  []*model
 	started time.Time
 
@@ -157,11 +159,12 @@ type System struct {
 type model struct {
 	Model
 
-	fleet  *fleet.Roster
-	accord *fleet.Accord
-	watch  *explain.Watch            // nil: nobody watches
-	router atomic.Pointer[actor.PID] // nil before the node has spawned it
-	stats  atomic.Pointer[router.Stats]
+	fleet     *fleet.Roster
+	accord    *fleet.Accord
+	watch     *explain.Watch // nil: nobody watches
+	tokenizer *tokenize.Handle
+	router    atomic.Pointer[actor.PID] // nil before the node has spawned it
+	stats     atomic.Pointer[router.Stats]
 	// routers counts the model's routers, for router.Deps.
 	routers atomic.Uint64
 	meters  modelMeters
@@ -189,7 +192,7 @@ func Start(cfg Config, deps Deps) (*System, error) {
 	}
 	quiet := deps.Log // the library's own words are of use to its developers only
 	s := &System{
-		cfg: cfg, deps: deps, live: stream.NewLive(), gate: router.NewGate(cfg.TokenizeMax), started: time.Now(),
+		cfg: cfg, deps: deps, live: stream.NewLive(), gate: tokenize.NewGate(cfg.TokenizeMax), started: time.Now(),
 		up: make(chan struct{}), over: make(chan struct{}),
 		actors: supervise.NewSystem(slog.New(levelled{quiet.Handler(), slog.LevelError})),
 	}
@@ -240,6 +243,7 @@ func (s *System) newModel(parts Model) (*model, error) {
 		fleet:  s.roll.membership.Roster(parts.Router.Model),
 	}
 	m.stats.Store(&router.Stats{})
+	m.tokenizer = tokenize.NewHandle(s.actors.Root)
 	var first scoring.ReplicaID
 	if len(parts.Replicas) > 0 {
 		first = parts.Replicas[0].Config.ID
@@ -298,7 +302,7 @@ func (s *System) Submit(req *stream.Request) *stream.Response {
 	s.deps.Recorder.Arrived(req)
 	return stream.Start(s.cfg.Stream, stream.Deps{
 		Live: s.live, Log: s.deps.Log,
-		Router: func(message any) { s.tellRouter(m, message) },
+		Router: func(message any) { s.tellModel(m, message) },
 		Model:  stream.Model{Decoder: m.Tokenizer, EndTokens: m.Tokenizer.Ends(), Encode: m.encodeAnswer},
 		Meter:  m.meters.stream,
 		Ended:  s.deps.Recorder.Ended,
@@ -306,14 +310,17 @@ func (s *System) Submit(req *stream.Request) *stream.Response {
 }
 
 // Tokenize implements ingress.Front.
-func (s *System) Tokenize(ctx context.Context, name string, in stream.Input) ([]ingress.Encoded, error) {
+func (s *System) Tokenize(ctx context.Context, name, tenant string, in stream.Input) ([]ingress.Encoded, error) {
 	m, _ := s.resolve(name)
 	if m == nil {
 		return nil, fault.New(fault.ModelNotFound, "the model %q does not exist", name)
 	}
-	prompts, err := s.prompts(ctx, m, in)
+	prompts, err := m.tokenizer.Prompts(ctx, in, tenant, queue.Default)
 	if err != nil {
-		return nil, err
+		if ctx.Err() != nil {
+			return nil, unanswered(ctx)
+		}
+		return nil, fault.Of(err)
 	}
 	out := make([]ingress.Encoded, len(prompts))
 	for i, p := range prompts {
@@ -365,18 +372,25 @@ func (s *System) Has(id scoring.ReplicaID) bool {
 	})
 }
 
-// Live is the number of running requests; Queue what waits in the routers.
+// Live is the number of running requests.
 func (s *System) Live() int { return s.live.Len() }
 
-// Queue sums up what waits in the routers.
-func (s *System) Queue() router.Stats {
-	var sum router.Stats
+// Queue is what waits in the tokenizers and in the routers, those of all models together.
+type Queue struct {
+	Tokenizers tokenize.Stats
+	router.Stats
+}
+
+// Queue sums up what waits.
+func (s *System) Queue() Queue {
+	var sum Queue
 	for _, m := range s.models {
 		st := m.stats.Load()
 		sum.QueuedRequests += st.QueuedRequests
 		sum.QueuedTokens += st.QueuedTokens
-		sum.Encoding += st.Encoding
-		sum.EncodingBytes += st.EncodingBytes
+		tok := m.tokenizer.Stats()
+		sum.Tokenizers.Jobs += tok.Jobs
+		sum.Tokenizers.WaitingBytes += tok.WaitingBytes
 	}
 	return sum
 }

@@ -139,7 +139,7 @@ func readAll(ctx context.Context, r *stream.Response, legs int) answer {
 func (f *rig) quiet(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		if f.Live() != 0 || f.Queue() != (router.Stats{}) {
+		if f.Live() != 0 || f.Queue() != (Queue{}) {
 			return false
 		}
 		for _, s := range f.Snapshots() {

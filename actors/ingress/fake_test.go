@@ -120,7 +120,7 @@ func (f *fakeFront) Model(name string) (Model, bool) {
 	return f.models[at], true
 }
 
-func (f *fakeFront) Tokenize(_ context.Context, _ string, in stream.Input) ([]Encoded, error) {
+func (f *fakeFront) Tokenize(_ context.Context, _, _ string, in stream.Input) ([]Encoded, error) {
 	return f.tokenize(in)
 }
 

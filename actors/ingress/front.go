@@ -17,7 +17,7 @@ type Front interface {
 	Submit(req *stream.Request) *stream.Response
 	// Tokenize renders and encodes an input by the model's bounded tokenizer workers, without running it: a prompt's
 	// text ("" for token input) and IDs, one each prompt. Errors are [*fault.Fault].
-	Tokenize(ctx context.Context, model string, in stream.Input) ([]Encoded, error)
+	Tokenize(ctx context.Context, model, tenant string, in stream.Input) ([]Encoded, error)
 	// Health says how the node is.
 	Health() Health
 }

@@ -35,7 +35,7 @@ func (s *Server) tokenize(x *exchange) {
 	if q == nil {
 		return
 	}
-	list, err := s.deps.Front.Tokenize(x.r.Context(), m.Name, q.req.Input)
+	list, err := s.deps.Front.Tokenize(x.r.Context(), m.Name, x.tenant, q.req.Input)
 	if err != nil {
 		if x.r.Context().Err() != nil {
 			x.fail(gone(err))

@@ -68,8 +68,6 @@ type Config struct {
 	MatchAge time.Duration
 	// ScanMax bounds how many waiting requests one sign of room makes the router try.
 	ScanMax int
-	// EncodeBytes bounds the input waiting for tokenization.
-	EncodeBytes int
 	// ReserveWait is how long a replica's actor may take to answer: one that has failed or was removed never does.
 	ReserveWait time.Duration
 	// SpeculationTTL is how long a granted prompt counts as cached where it was routed, unless the engine says so.
@@ -86,7 +84,7 @@ func DefaultConfig(model string) Config {
 	return Config{
 		Model: model, Policy: policy.DefaultConfig(), Admission: Expected, Queue: queue.DefaultConfig(),
 		QueueTimeout: 30 * time.Second, ResumeWait: 30 * time.Second, ResumePrefillTokens: 8192, DefaultMaxTokens: 4096,
-		RanksMax: 3, MatchAge: 50 * time.Millisecond, ScanMax: 160, EncodeBytes: 64 << 20,
+		RanksMax: 3, MatchAge: 50 * time.Millisecond, ScanMax: 160,
 		ReserveWait: 2 * time.Second, SpeculationTTL: 10 * time.Second,
 		Credit: TierCredit{Host: 0.8, Disk: 0.5},
 	}
@@ -107,7 +105,7 @@ func (c Config) Validate() error {
 		return errors.New("speculation-time must be positive")
 	case !(c.Credit.Host >= 0 && c.Credit.Host <= 1 && c.Credit.Disk >= 0 && c.Credit.Disk <= 1):
 		return errors.New("the credit of a cache tier must be between 0 and 1")
-	case c.DefaultMaxTokens < 1 || c.ResumePrefillTokens < 1 || c.RanksMax < 1 || c.ScanMax < 1 || c.EncodeBytes < 1:
+	case c.DefaultMaxTokens < 1 || c.ResumePrefillTokens < 1 || c.RanksMax < 1 || c.ScanMax < 1:
 		return errors.New("every bound of a router must be at least 1")
 	}
 	for name, weight := range c.TenantWeights {

@@ -178,6 +178,10 @@ func (m *machine) step(now time.Time, event any) []effect {
 		m.answered(e.Number)
 	case RouterRestarted:
 		m.routerRestarted()
+	case TokenizerRestarted:
+		if m.prompts == nil { // else it has passed on what it was asked
+			m.routerRestarted()
+		}
 	case ReplicaRestarted:
 		m.announce(e)
 	case Leave:

@@ -16,7 +16,7 @@ type (
 		Call    *Call
 		Number  uint64 // of this submission of the call; the answer names it
 		Arrival time.Time
-		Prompts []Prompt // nil: to be tokenized first
+		Prompts []Prompt // nil: to be tokenized first, by the model's tokenizer, which passes it on
 		Legs    []Ask
 		Again   bool // some legs had an attempt before: to the head of the queue
 		// Begun: some answer of the request has tokens, so that it is not turned away for want of room, and waits longer for
@@ -125,6 +125,8 @@ type (
 	Withdrawn struct{ Number uint64 }
 	// RouterRestarted: the router has forgotten all submissions. From its new instance.
 	RouterRestarted struct{}
+	// TokenizerRestarted: the tokenizer has forgotten all submissions whose prompts are not known. From its new instance.
+	TokenizerRestarted struct{}
 	// ReplicaRestarted asks for the tickets on a replica. From its actor's new instance.
 	ReplicaRestarted struct {
 		Ref   *fleet.Ref

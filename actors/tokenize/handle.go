@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -23,11 +24,14 @@ type Handle struct {
 	stats atomic.Pointer[Stats]
 	// instances counts the pools that this handle has reached.
 	instances atomic.Uint64
+
+	mu    sync.Mutex
+	asked map[*Tokenize]struct{} // bare tokenizations that wait for their answer
 }
 
 // NewHandle returns a handle that reaches nobody until a pool is spawned with it.
 func NewHandle(root *actor.RootContext) *Handle {
-	h := &Handle{root: root}
+	h := &Handle{root: root, asked: map[*Tokenize]struct{}{}}
 	h.stats.Store(&Stats{})
 	return h
 }
@@ -39,6 +43,19 @@ func (h *Handle) Tell(message any) {
 	}
 }
 
+// Attach has the handle reach a pool from now on: whoever spawned it calls it, and each instance of it. What was asked of another one
+// and is not answered is asked again. What an instance of the same one has not answered it has refused, or it waits in its mailbox.
+func (h *Handle) Attach(pid *actor.PID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if before := h.pid.Swap(pid); before != nil && before.Equal(pid) {
+		return
+	}
+	for t := range h.asked {
+		h.root.Send(pid, t)
+	}
+}
+
 // Stats returns what the pool has published last.
 func (h *Handle) Stats() Stats { return *h.stats.Load() }
 
@@ -46,7 +63,8 @@ func (h *Handle) Stats() Stats { return *h.stats.Load() }
 func (h *Handle) Prompts(ctx context.Context, in stream.Input, tenant string, class queue.Class) ([]stream.Prompt, error) {
 	reply := make(chan Tokenized, 1)
 	t := &Tokenize{Input: in, Tenant: tenant, Class: class, Reply: reply}
-	h.Tell(t)
+	h.ask(t)
+	defer h.answered(t)
 	select {
 	case r := <-reply:
 		return r.Prompts, r.Err
@@ -54,4 +72,17 @@ func (h *Handle) Prompts(ctx context.Context, in stream.Input, tenant string, cl
 		h.Tell(Abandon{t})
 		return nil, ctx.Err()
 	}
+}
+
+func (h *Handle) ask(t *Tokenize) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked[t] = struct{}{}
+	h.Tell(t)
+}
+
+func (h *Handle) answered(t *Tokenize) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.asked, t)
 }

@@ -28,13 +28,13 @@ type job struct {
 	step    int  // bytes that it takes
 	came    time.Time
 	waited  time.Duration // over all its steps
-	begun   bool // its first step was
+	begun   bool          // its first step was
 	running bool
 	gone    bool // nobody wants its result any more
 
-	took time.Duration // its steps; the pool's
-	work     work        // the worker's, while it runs
-	released atomic.Bool // the slot of the step that runs was given back
+	took     time.Duration // its steps; the pool's
+	work     work          // the worker's, while it runs
+	released atomic.Bool   // the slot of the step that runs was given back
 }
 
 // release gives the slot of a job's step back, once.

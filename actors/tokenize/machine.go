@@ -208,4 +208,6 @@ func (m *machine) drop(now time.Time, j *job) {
 }
 
 // held counts the jobs that wait or run, and the bytes that wait for their first step.
-func (m *machine) held() (jobs, bytes int) { return len(m.jobs), m.waiting[0].bytes + m.waiting[1].bytes }
+func (m *machine) held() (jobs, bytes int) {
+	return len(m.jobs), m.waiting[0].bytes + m.waiting[1].bytes
+}

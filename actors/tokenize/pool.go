@@ -96,7 +96,9 @@ func (p *pool) Receive(c actor.Context) {
 	case stream.Withdraw:
 		p.withdraw(m)
 	case *Tokenize:
-		p.add(c, &job{input: m.Input, tenant: m.Tenant, class: m.Class, arrival: time.Now(), bare: m})
+		if p.m.bare[m] == nil { // else it was asked again
+			p.add(c, &job{input: m.Input, tenant: m.Tenant, class: m.Class, arrival: time.Now(), bare: m})
+		}
 	case Abandon:
 		p.left(p.m.abandon(time.Now(), m.Of))
 	case ran:
@@ -114,12 +116,12 @@ func (p *pool) Receive(c actor.Context) {
 
 func (p *pool) start(c actor.Context) {
 	p.self = c.Self()
-	p.deps.Handle.pid.Store(p.self)
 	for lane, n := range slots(p.deps.Gate.n) {
 		for range n {
 			p.spawnWorker(c, Lane(lane)) //nolint:gosec // less than NumLanes
 		}
 	}
+	p.deps.Handle.Attach(p.self)
 	p.deps.Restarted(p.cfg.Model)
 }
 

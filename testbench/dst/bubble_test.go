@@ -16,7 +16,6 @@ import (
 	"plimsoll/actors/fleet"
 	"plimsoll/actors/meter"
 	"plimsoll/actors/replica"
-	"plimsoll/actors/router"
 	"plimsoll/actors/supervise"
 	"plimsoll/tokenizer"
 )
@@ -360,7 +359,7 @@ func (b *bubble) unready() string {
 
 // quiet says what is left of any request; "" if nothing is.
 func (b *bubble) quiet() string {
-	if b.sys.Live() > 0 || b.sys.Queue() != (router.Stats{}) {
+	if b.sys.Live() > 0 || b.sys.Queue() != (actors.Queue{}) {
 		return "requests"
 	}
 	for _, s := range b.sys.Snapshots() {
