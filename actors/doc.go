@@ -18,7 +18,8 @@
 //	prefix index, a slot          the replica's feed           Index.Match, concurrently
 //	request, attempts, tickets    the request's goroutine      Response; announcements to restarted actors
 //	register of live requests     stream.Live                  its methods
-//	tokenization slots of a node  router.Gate                  its methods
+//	inputs to tokenize            tokenizer's pool actor       Stats, an atomic pointer
+//	tokenization slots of a node  tokenize.Gate                its methods
 //
 // # Who renders
 //

@@ -62,6 +62,8 @@ func reportAll(m *Meter) {
 
 	t := m.Tokenizer("sim")
 	t.Encoded(3*time.Millisecond, 48)
+	t.Waited(true, 2*time.Millisecond)
+	t.Waited(false, 700*time.Millisecond)
 	t.Refused(fault.BadInput)
 	t.PassedOn("media")
 	t.Queue(1, 2000)

@@ -1,6 +1,7 @@
 // Package router finds a place for requests: one actor per model and node.
 //
-//	Call ──Submit──▶ router ──job──▶ worker (child) ──encoded──▶ router          token IDs, once
+//	Call ──Submit──▶ tokenizer (package tokenize) ──Submit with token IDs──▶ router, directly if they are known
+//	                 router
 //	                   │ ranks by snapshot, index and learned rates (scoring/policy)
 //	                   ├──Reserve──▶ replica actor ──Granted, Refused──▶ router
 //	                   └──Placed | Rejected──▶ Call                              or it waits in the queue
@@ -8,8 +9,6 @@
 // # Who owns what
 //
 //	queue, own bookings, learned rates, policy   the router actor, inside [machine]
-//	tokenization jobs                            the router actor; a worker owns the one it runs
-//	the node's tokenization slots                [Gate], shared by all routers
 //	load snapshots, prefix index                 others; the router only reads them, and speculates on its own reservations
 //
 // A request's legs are placed together or not at all: what was granted is given back if one of them is refused. A replica

@@ -1,7 +1,6 @@
 package tokenize
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -250,6 +249,6 @@ func TestMachineAgainstList(t *testing.T) {
 	})
 	t.Log(did)
 	for _, what := range []string{"added", "refused", "begun", "over", "went on", "left"} {
-		require.GreaterOrEqual(t, did[what], 20, fmt.Sprint(what))
+		require.GreaterOrEqual(t, did[what], 20, what)
 	}
 }

@@ -47,15 +47,15 @@ type office struct {
 	routed []*stream.Submit // what came to the router
 }
 
-func openOffice(t testing.TB, cfg Config, slots int, prompts func(stream.Input) ([]stream.Prompt, error), texts Texts) *office {
-	t.Helper()
+func openOffice(tb testing.TB, cfg Config, slots int, prompts func(stream.Input) ([]stream.Prompt, error), texts Texts) *office {
+	tb.Helper()
 	log := slog.New(slog.DiscardHandler)
 	o := &office{gate: NewGate(slots), live: stream.NewLive()}
 	o.limits.Store(&Limits{})
 	o.system = supervise.NewSystem(log)
 	o.handle = NewHandle(o.system.Root)
 	m, err := meter.New(meter.DefaultConfig())
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	restart := supervise.Config{First: time.Millisecond, Cap: 5 * time.Millisecond, Window: time.Second}
 	failed := func(supervise.Failed) { o.panics.Add(1) }
 	props := Props(cfg, Deps{
@@ -66,8 +66,8 @@ func openOffice(t testing.TB, cfg Config, slots int, prompts func(stream.Input) 
 	}).Configure(actor.WithGuardian(supervise.NewStrategy(restart, 1, failed)))
 	o.pid = o.system.Root.Spawn(props)
 	o.handle.Attach(o.pid)
-	t.Cleanup(func() {
-		require.NoError(t, o.system.Root.StopFuture(o.pid).Wait())
+	tb.Cleanup(func() {
+		require.NoError(tb, o.system.Root.StopFuture(o.pid).Wait())
 		o.system.Shutdown()
 	})
 	return o
