@@ -50,8 +50,12 @@ func (s *System) DecisionsOf(request string) []explain.Record {
 func (s *System) decisions(most int, of func(*explain.Watch) []explain.Record) []explain.Record {
 	all := []explain.Record{}
 	for _, m := range s.models {
-		if m.watch != nil {
-			all = append(all, of(m.watch)...)
+		if m.watch == nil {
+			continue
+		}
+		for _, record := range of(m.watch) {
+			record.Model = m.name()
+			all = append(all, record)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b explain.Record) int { return cmp.Compare(b.At.UnixNano(), a.At.UnixNano()) })
@@ -101,7 +105,7 @@ func (s *System) Suppose(ctx context.Context, req *stream.Request) (explain.Reco
 		if b == nil {
 			return explain.Record{}, &fault.Fault{Kind: fault.Internal, Message: "internal error"}
 		}
-		return explain.Suppose(m.Router.Model, b), nil
+		return explain.Suppose(m.name(), b), nil
 	case <-ctx.Done():
 		return explain.Record{}, unanswered(ctx)
 	}

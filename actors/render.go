@@ -55,7 +55,7 @@ func (m *model) renderedByEngine(in stream.Input) ([]stream.Prompt, error) {
 	case in.ChatBody == nil:
 		return nil, fault.Invalid("messages", "messages can't be tokenized here: the engines of this model render chats by themselves")
 	case !m.rendersChats():
-		return nil, fault.New(fault.NoReplica, "no replica of model %q renders chats by itself", m.Router.Model)
+		return nil, fault.New(fault.NoReplica, "no replica of model %q renders chats by itself", m.name())
 	}
 	return m.passOn(in, bySetting, nil), nil
 }
@@ -68,7 +68,7 @@ func (m *model) passOn(in stream.Input, why chat.Inability, err error) []stream.
 	}
 	m.meters.tokenizer.PassedOn(reason)
 	if m.passed[why].CompareAndSwap(false, true) {
-		attrs := []any{slog.String("model", m.Router.Model), slog.String("reason", reason)}
+		attrs := []any{slog.String("model", m.name()), slog.String("reason", reason)}
 		if err != nil {
 			attrs = append(attrs, slog.String("error", fmt.Sprintf("%.300s", err.Error()))) // it may quote the client
 		}

@@ -137,7 +137,7 @@ func (m *machine) refused(now time.Time, e *entry, ask stream.Ask, dec policy.De
 	if ask.LastFault != nil {
 		return m.shedBy(now, ask.LastFault, vs)
 	}
-	f := fault.New(fault.NoReplica, "no replica of model %q that could take this request is serving now; try again later", m.cfg.Model)
+	f := fault.New(fault.NoReplica, "no replica of model %q that could take this request is serving now; try again later", e.sub.Call.Request.Model)
 	f.RetryAfter = m.jittered(dec.RetryAfter.Seconds())
 	return &turned{fault.Unserved, f}
 }
