@@ -97,15 +97,21 @@ func (s *server) models(t *testing.T) (names []string) {
 	return names
 }
 
-// collect gathers log lines until one of them completes what is wanted.
+// collect reads the log until a line completes what is wanted.
 func (s *server) collect(t *testing.T, done func(line string) bool) {
 	t.Helper()
-	for line := range s.log {
-		if done(line) {
-			return
+	late := time.After(time.Minute)
+	for {
+		select {
+		case line, more := <-s.log:
+			require.True(t, more, "the server ended before it had said all")
+			if done(line) {
+				return
+			}
+		case <-late:
+			require.Fail(t, "it was not said")
 		}
 	}
-	require.Fail(t, "the server ended before it had said all")
 }
 
 // operated starts a server with an edge for operators.
