@@ -27,7 +27,7 @@ func (m Model) tokenizing() tokenize.Config {
 	return cfg
 }
 
-// tellModel sends what a call says: what may still have to be tokenized, and what is taken back of it, goes to the model's tokenizer,
+// tellModel sends what a call says: what may still have to be tokenized, and what is taken back or asked of it, goes to the model's tokenizer,
 // which passes on to the router what is not for it; all else goes to the router.
 func (s *System) tellModel(m *model, message any) {
 	switch e := message.(type) {
@@ -36,7 +36,7 @@ func (s *System) tellModel(m *model, message any) {
 			m.tokenizer.Tell(e)
 			return
 		}
-	case stream.Withdraw:
+	case stream.Withdraw, stream.Inquire:
 		m.tokenizer.Tell(e)
 		return
 	}

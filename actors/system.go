@@ -303,7 +303,7 @@ func (s *System) Submit(req *stream.Request) *stream.Response {
 	return stream.Start(s.cfg.Stream, stream.Deps{
 		Live: s.live, Log: s.deps.Log,
 		Router: func(message any) { s.tellModel(m, message) },
-		Model:  stream.Model{Decoder: m.Tokenizer, EndTokens: m.Tokenizer.Ends(), Encode: m.encodeAnswer},
+		Model:  stream.Model{Name: m.Router.Model, Decoder: m.Tokenizer, EndTokens: m.Tokenizer.Ends(), Encode: m.encodeAnswer},
 		Meter:  m.meters.stream,
 		Ended:  s.deps.Recorder.Ended,
 	}, req)

@@ -141,6 +141,8 @@ func (m *machine) step(now time.Time, message any, vs []view) []effect {
 		m.admit(now, e, vs)
 	case stream.Withdraw:
 		m.withdraw(e)
+	case stream.Inquire:
+		m.inquire(e)
 	case *fleet.Granted:
 		m.granted(now, e, vs)
 	case *fleet.Refused:

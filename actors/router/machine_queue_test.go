@@ -190,8 +190,9 @@ func TestWithdraw(t *testing.T) {
 	t.Run("after it was placed", func(t *testing.T) {
 		r := newRig(t, testConfig(), 1)
 		sub := r.submit(r.ask(1, 100, new(16)))
+		require.Len(t, r.places(sub), 1)
 		r.step(withdraw(sub, 1))
-		require.Len(t, r.places(sub), 1, "it has its answer")
+		require.Equal(t, []any{stream.Withdrawn{Number: 1}}, r.answers(sub)[1:], "whoever placed it is answered all the same")
 		r.empty()
 	})
 	t.Run("and asked anew at once", func(t *testing.T) {

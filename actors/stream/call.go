@@ -75,6 +75,9 @@ func Start(cfg Config, deps Deps, req *Request) *Response {
 	return c.Response
 }
 
+// model is the served model's name.
+func (c *Call) model() string { return c.deps.Model.Name }
+
 // Tell gives the call a message. It never blocks. What comes after the call's end is answered for it: places are given
 // back, a replica that restarted hears that nothing of this call lives there.
 func (c *Call) Tell(message any) {
@@ -87,7 +90,7 @@ func (c *Call) run() {
 	m := newMachine(c.cfg, c.Request, c.deps.Model, c, c.retries)
 	timer := newAlarm()
 	defer timer.stop()
-	c.perform(m, m.start())
+	c.perform(m, m.start(time.Now()))
 	for !m.done() {
 		timer.set(m.nextTimeout())
 		select {

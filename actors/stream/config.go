@@ -27,8 +27,13 @@ type Config struct {
 	// HedgeAfter is after how many times as long as its replica was predicted to need for it a first token is late, so that
 	// a second attempt is begun on another one, and the quicker goes on. 0: never. Where nothing is predicted none is late.
 	HedgeAfter float64
-	// ResubmitsMax bounds how often a request is submitted anew because its router restarted: one that makes the router
-	// panic must not do so for ever.
+	// RouterWait is how long a router may say nothing of a submission before it is asked whether it knows it, and how long it
+	// may be silent then before the request is submitted anew. It is longer than a router is away that restarts.
+	RouterWait time.Duration
+	// EncodeWait is how long after a request's arrival its prompts must be known.
+	EncodeWait time.Duration
+	// ResubmitsMax bounds how often a request is submitted anew because its router restarted or is silent: one that makes the
+	// router panic must not do so for ever.
 	ResubmitsMax int
 }
 
@@ -39,7 +44,8 @@ const HedgeAfterMax = 1000
 func DefaultConfig() Config {
 	return Config{
 		JournalBytes: 16 << 20, FirstTokenTimeout: 10 * time.Minute, TokenTimeout: time.Minute, StallLeast: 20 * time.Second,
-		SettleTimeout: time.Second, AttemptsMax: 8, FruitlessMax: 2, RetryWait: time.Second, RetryPoll: 10 * time.Millisecond, HedgeAfter: 0, ResubmitsMax: 3,
+		SettleTimeout: time.Second, AttemptsMax: 8, FruitlessMax: 2, RetryWait: time.Second, RetryPoll: 10 * time.Millisecond, HedgeAfter: 0,
+		RouterWait: 10 * time.Second, EncodeWait: 2 * time.Minute, ResubmitsMax: 3,
 	}
 }
 
@@ -48,7 +54,7 @@ func (c Config) Validate() error {
 	if c.JournalBytes < 1 || c.AttemptsMax < 1 || c.FruitlessMax < 1 || c.ResubmitsMax < 0 {
 		return errors.New("journal bytes and attempts must be at least 1, resubmissions at least 0")
 	}
-	if c.FirstTokenTimeout <= 0 || c.TokenTimeout <= 0 || c.StallLeast <= 0 || c.SettleTimeout <= 0 || c.RetryWait <= 0 || c.RetryPoll <= 0 {
+	if c.FirstTokenTimeout <= 0 || c.TokenTimeout <= 0 || c.StallLeast <= 0 || c.SettleTimeout <= 0 || c.RetryWait <= 0 || c.RetryPoll <= 0 || c.RouterWait <= 0 || c.EncodeWait <= 0 {
 		return errors.New("stream time-outs must be positive")
 	}
 	if c.HedgeAfter != 0 && !(c.HedgeAfter >= 1 && c.HedgeAfter <= HedgeAfterMax) { // also what is no number

@@ -40,7 +40,7 @@ func NewMachine(cfg Config, req *Request, model Model, call *Call, b *Budget) *M
 }
 
 // Start submits the request.
-func (d *Machine) Start(to Shell) { d.perform(to, d.m.start()) }
+func (d *Machine) Start(now time.Time, to Shell) { d.perform(to, d.m.start(now)) }
 
 // Message takes a message to the call.
 func (d *Machine) Message(now time.Time, message any, to Shell) {

@@ -120,7 +120,7 @@ func TestAnAnswerThatBreaksEngines(t *testing.T) {
 			r := begin(t, &Request{}, "ab")
 			r.do(attemptEnded{1, failure(engine.Broken)})
 			for i, b := range c.blows {
-				require.NotNil(t, r.m.waiting, "given up before blow %d", i)
+				require.NotNil(t, r.m.waiting.asks, "given up before blow %d", i)
 				name := string(rune('b' + i))
 				r.run(100, name)
 				id := uint64(i) + 2 //nolint:gosec // a count
@@ -190,7 +190,7 @@ func TestLegsGoOnOneByOne(t *testing.T) {
 	r.later(time.Second)
 	with(t, r.do(attemptEnded{2, failure(engine.Broken)}), "withdraw 2",
 		"submit 3 again begun, leg 0 with 1 of 100 not a/1 after engine_failed, leg 1 with 1 of 100 not a/1 after engine_failed")
-	require.Equal(t, time.Second, r.m.waiting[1].Since.Sub(r.m.waiting[0].Since), "each has its own time")
+	require.Equal(t, time.Second, r.m.waiting.asks[1].Since.Sub(r.m.waiting.asks[0].Since), "each has its own time")
 	require.Equal(t, []string{
 		"leg 1 is on b", "start 4 for leg 1 on b", "submit 4 again begun, leg 0 with 1 of 100 not a/1 after engine_failed",
 	}, r.do(Placed{Number: 3, Placements: []Placement{r.place(1, "b", 99)}}))

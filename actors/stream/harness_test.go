@@ -129,7 +129,7 @@ func (s story) tell(t tester) told {
 	c.r.m = newMachine(DefaultConfig(), &req, model, nil, c.r.of.join())
 	legs := req.N * len(s.prompts)
 	c.out = told{text: make([]string, legs), entries: make([][]Entry, legs), finishes: make([]string, legs)}
-	c.take(c.r.m.start())
+	c.take(c.r.m.start(c.r.now))
 	for steps := 0; len(c.todo) > 0; steps++ {
 		require.Less(t, steps, 1_000_000)
 		event := c.todo[0]

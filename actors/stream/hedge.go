@@ -72,7 +72,7 @@ func (hedged) isEffect() {}
 
 // hedgeAt is when a hedge is due, and the attempt that is late then; nil: none will be.
 func (m *machine) hedgeAt() (time.Time, *attempt) {
-	if m.cfg.HedgeAfter == 0 || m.hedge.stage != hedgeNone || m.ended || m.waiting != nil || len(m.legs) != 1 {
+	if m.cfg.HedgeAfter == 0 || m.hedge.stage != hedgeNone || m.ended || m.waiting.asks != nil || len(m.legs) != 1 {
 		return time.Time{}, nil
 	}
 	// What has come once was sent to the client, or was paid for: such an answer resumes and does not race.
@@ -114,11 +114,9 @@ func (m *machine) unhedge(e HedgeEvent) {
 	m.emit(hedged{e})
 }
 
-// recall takes back a hedge that is asked for. Its place, if it has one by now, is given back when it comes: nothing is asked
-// then that it could be the answer to.
+// recall takes back a hedge that is asked for.
 func (m *machine) recall() {
-	m.emit(toRouter{Withdraw{m.call, m.asked}})
-	m.waiting = nil
+	m.forsake()
 	m.unhedge(HedgeWithdrawn)
 }
 

@@ -11,6 +11,9 @@ import (
 
 // Model is what a stream needs to know of its model.
 type Model struct {
+	// Name is the served model's inside the node: calls are found by it, and share what is the model's. Clients name the model
+	// as they like, or an adapter of it ([Request].Model).
+	Name      string
 	Decoder   detok.Decoder
 	EndTokens []uint32 // IDs that end an answer; the client sees none of their text
 	// Encode turns text of an answer back into IDs, without special tokens; nil: that can't be done.

@@ -13,7 +13,7 @@ import (
 type Live struct {
 	mu         sync.Mutex
 	calls      map[*Call]struct{}
-	budgets    map[string]*Budget              // of retries, by model
+	budgets    map[string]*Budget              // of retries, by served model
 	strays     map[*running]fleet.Announcement // what a restarted replica hears of them
 	goroutines int                             // of calls and attempts
 	down       *Shutdown                       // told to all: who comes later hears of it too
@@ -29,10 +29,10 @@ func NewLive() *Live {
 func (l *Live) enter(c *Call) (done func()) {
 	l.mu.Lock()
 	l.calls[c] = struct{}{}
-	of := l.budgets[c.Request.Model]
+	of := l.budgets[c.model()]
 	if of == nil {
 		of = NewBudget()
-		l.budgets[c.Request.Model] = of
+		l.budgets[c.model()] = of
 	}
 	c.retries = of.join()
 	if l.down != nil {
@@ -89,7 +89,7 @@ func (l *Live) leave(c *Call, answer func(ReplicaRestarted), left func(attempt u
 	delete(l.calls, c)
 	c.retries.close()
 	if c.retries.of.unused() {
-		delete(l.budgets, c.Request.Model)
+		delete(l.budgets, c.model())
 	}
 	if len(l.calls) == 0 {
 		l.notify()
@@ -152,12 +152,12 @@ func (l *Live) announce(e ReplicaRestarted) bool {
 	return true
 }
 
-// TellModel gives a message to every running call of a model.
+// TellModel gives a message to every running call of a served model, whatever their clients call it.
 func (l *Live) TellModel(model string, message any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.calls {
-		if c.Request.Model == model {
+		if c.model() == model {
 			c.Tell(message)
 		}
 	}

@@ -83,7 +83,8 @@ type machine struct {
 	legs      []*legState
 	attempts  map[uint64]*attempt // those whose Generate has not returned
 	nextID    uint64
-	waiting   []Ask  // asked of the router and not answered; nil if nothing is asked
+	now       time.Time // of the step
+	waiting   wait
 	asked     uint64 // numbers submissions, so that the answer to an old one is told from the present one's
 	resubmits int
 	ended     bool   // the response has ended
@@ -115,14 +116,15 @@ func newMachine(cfg Config, req *Request, model Model, call *Call, retries *shar
 func (m *machine) emit(e effect) { m.out = append(m.out, e) }
 
 // begin forgets the effects of the step before.
-func (m *machine) begin() {
+func (m *machine) begin(now time.Time) {
+	m.now = now
 	clear(m.out)
 	m.out = m.out[:0]
 }
 
 // start submits the request.
-func (m *machine) start() []effect {
-	m.begin()
+func (m *machine) start(now time.Time) []effect {
+	m.begin(now)
 	asks := make([]Ask, len(m.legs))
 	for i, l := range m.legs {
 		asks[i] = Ask{Leg: i, Prompt: l.prompt}
@@ -131,29 +133,10 @@ func (m *machine) start() []effect {
 	return m.out
 }
 
-// submit asks the router for places. It keeps asks, and sends away a copy: a leg that goes on has a prompt of its own there.
-func (m *machine) submit(asks []Ask) {
-	m.waiting = asks
-	m.asked++
-	sub := &Submit{
-		Call: m.call, Number: m.asked, Arrival: m.req.Arrival, Prompts: slices.Clip(m.prompts), Legs: slices.Clone(asks),
-		Begun: m.begun(), Hedge: m.hedge.stage == hedgeAsked,
-	}
-	for i := range sub.Legs {
-		l := m.legs[sub.Legs[i].Leg]
-		sub.Again = sub.Again || l.attempts > 0
-		if l.input != nil {
-			sub.Legs[i].Prompt = len(sub.Prompts)
-			sub.Prompts = append(sub.Prompts, Prompt{IDs: l.input})
-		}
-	}
-	m.emit(toRouter{sub})
-}
-
-// done says that nothing is left to decide: the response has ended, the router owes no answer and every attempt that has
-// not returned was aborted. Of those the replicas know that they linger.
+// done says that nothing is left to decide: the response has ended and every attempt that has not returned was aborted. Of
+// those the replicas know that they linger. Nobody is waited for, neither the router nor an engine.
 func (m *machine) done() bool {
-	if !m.ended || m.waiting != nil {
+	if !m.ended {
 		return false
 	}
 	for _, a := range m.attempts {
@@ -166,21 +149,27 @@ func (m *machine) done() bool {
 
 // step takes one event and returns what is to be done, in order. The effects are valid until the next step.
 func (m *machine) step(now time.Time, event any) []effect {
-	m.begin()
+	m.begin(now)
 	switch e := event.(type) {
 	case Encoded:
-		m.prompts = e.Prompts
+		m.encoded(e)
 	case Placed:
 		m.placed(now, e)
 	case Rejected:
 		m.rejected(e)
 	case Withdrawn:
 		m.answered(e.Number)
+	case Known:
+		m.known(e)
+	case Lost:
+		if e.Number == m.asked {
+			m.again()
+		}
 	case RouterRestarted:
-		m.routerRestarted()
+		m.again()
 	case TokenizerRestarted:
 		if m.prompts == nil { // else it has passed on what it was asked
-			m.routerRestarted()
+			m.again()
 		}
 	case ReplicaRestarted:
 		m.announce(e)
@@ -203,18 +192,9 @@ func (m *machine) step(now time.Time, event any) []effect {
 
 // read is step for a frame: it comes once a token, so it does without an interface value.
 func (m *machine) read(f frame) []effect {
-	m.begin()
+	m.begin(f.at)
 	m.frame(f)
 	return m.out
-}
-
-// answered takes the router's answer to a submission. False: it is not the one that is waited for.
-func (m *machine) answered(number uint64) bool {
-	if m.waiting == nil || number != m.asked {
-		return false
-	}
-	m.waiting = nil
-	return true
 }
 
 func (m *machine) rejected(e Rejected) {
@@ -228,7 +208,7 @@ func (m *machine) rejected(e Rejected) {
 }
 
 func (m *machine) placed(now time.Time, e Placed) {
-	asks := m.waiting
+	asks := m.waiting.asks
 	current := m.answered(e.Number)
 	// A replica that restarted between its grant and now has heard from us of no such ticket, and books none for it.
 	lost := slices.ContainsFunc(e.Placements, func(p Placement) bool { return p.Epoch < m.epochs[p.Ref] })
@@ -319,27 +299,6 @@ func (m *machine) request(a *attempt) engine.Request {
 // raw says whether the engine renders a leg's prompt and reads its answer.
 func (m *machine) raw(l *legState) bool { return m.prompts[l.prompt].Raw }
 
-func (m *machine) routerRestarted() {
-	if m.waiting == nil {
-		return
-	}
-	if m.ended {
-		m.waiting = nil // it has forgotten the withdrawal with all the rest
-		return
-	}
-	if m.hedge.stage == hedgeAsked {
-		m.waiting = nil
-		m.unhedge(HedgeRefused)
-		return
-	}
-	if m.resubmits++; m.resubmits > m.cfg.ResubmitsMax {
-		m.waiting = nil
-		m.fail(fault.New(fault.Internal, "the request could not be routed"))
-		return
-	}
-	m.submit(m.waiting)
-}
-
 // announce answers a replica's new epoch with the tickets that live there.
 func (m *machine) announce(e ReplicaRestarted) {
 	m.epochs[e.Ref] = e.Epoch
@@ -369,9 +328,7 @@ func (m *machine) fail(f *fault.Fault) {
 		l.parked = nil
 	}
 	m.endHedge()
-	if m.waiting != nil {
-		m.emit(toRouter{Withdraw{m.call, m.asked}})
-	}
+	m.forsake()
 	for _, id := range sortedKeys(m.attempts) {
 		m.abort(m.attempts[id])
 	}

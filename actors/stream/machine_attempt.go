@@ -318,6 +318,9 @@ func (m *machine) nextTimeout() (time.Time, bool) {
 			at, ok = d, true
 		}
 	}
+	if due := m.waiting.heard.Add(m.cfg.RouterWait); m.waiting.asks != nil && (!ok || due.Before(at)) {
+		at, ok = due, true
+	}
 	for _, l := range m.legs {
 		if l.parked != nil && (!ok || m.pollAt.Before(at)) {
 			at, ok = m.pollAt, true
@@ -408,6 +411,7 @@ func (m *machine) timeout(now time.Time) {
 		}
 		m.reroute(now, a, stalled, failed)
 	}
+	m.overdue()
 	m.askHedge(now)
 }
 

@@ -45,7 +45,7 @@ func TestLearnedEndsAtTheFirstLostID(t *testing.T) {
 
 func TestLegs(t *testing.T) {
 	r := newRig(t, DefaultConfig(), &Request{N: 2, Input: Input{Tokens: [][]uint32{{1}, {2}}}})
-	require.Equal(t, []Ask{{Leg: 0, Prompt: 0}, {Leg: 1, Prompt: 0}, {Leg: 2, Prompt: 1}, {Leg: 3, Prompt: 1}}, r.m.waiting)
+	require.Equal(t, []Ask{{Leg: 0, Prompt: 0}, {Leg: 1, Prompt: 0}, {Leg: 2, Prompt: 1}, {Leg: 3, Prompt: 1}}, r.m.waiting.asks)
 	r.run(100, "a", "b", "a", "b")
 	for i := range 4 {
 		effects := r.do(text(uint64(i)+1, "x").finish(engine.FinishStop)) //nolint:gosec // a count
@@ -193,7 +193,7 @@ func TestALegFailsWhileAnotherWaits(t *testing.T) {
 	require.Equal(t, []string{"c: end 4 cancelled", "failed 4 on c"}, r.do(late))
 	require.Empty(t, r.do(Rejected{Number: 2, Fault: fault.New(fault.NoReplica, "late")}))
 	require.Empty(t, r.do(Withdrawn{Number: 2}))
-	require.NotNil(t, r.m.waiting)
+	require.NotNil(t, r.m.waiting.asks)
 	with(t, r.run(100, "c", "b"), "start 4 for leg 1 on c", "start 5 for leg 0 on b")
 	// Nor is a second answer to the same submission taken.
 	again := Placed{Number: 3, Placements: []Placement{r.place(0, "c", 100)}}
@@ -241,50 +241,42 @@ func TestCancel(t *testing.T) {
 			phase string
 			begin func(r *rig)
 			want  []string
-			done  bool // the call may leave at once
 		}{
-			{"waiting", func(*rig) {}, []string{"withdraw 1"}, false},
-			{"prefill", func(r *rig) { r.run(9, "a") }, []string{"a: linger 1", "abort 1", "failed 1 on a"}, true},
-			{"decode", func(r *rig) { r.run(9, "a"); r.do(text(1, "xy")) }, []string{"a: linger 1", "abort 1", "finished 1 on a with 2", `a: learned 5 ""`}, true},
+			{"waiting", func(*rig) {}, []string{"withdraw 1"}},
+			{"prefill", func(r *rig) { r.run(9, "a") }, []string{"a: linger 1", "abort 1", "failed 1 on a"}},
+			{"decode", func(r *rig) { r.run(9, "a"); r.do(text(1, "xy")) }, []string{"a: linger 1", "abort 1", "finished 1 on a with 2", `a: learned 5 ""`}},
 			{
 				"decode where aborts aren't confirmed", func(r *rig) { r.run(9, "p"); r.do(text(1, "xy")) },
 				[]string{"p: linger 1", "abort 1", "finished 1 on p with 2", `p: learned 5 ""`},
-				true,
 			},
 			{
-				"routed anew", func(r *rig) { r.run(9, "a"); r.do(attemptEnded{1, failure(engine.Shed)}) }, []string{"withdraw 2"}, false,
+				"routed anew", func(r *rig) { r.run(9, "a"); r.do(attemptEnded{1, failure(engine.Shed)}) }, []string{"withdraw 2"},
 			},
 			{
-				"routed anew after a stall", func(r *rig) { r.run(9, "a"); r.later(time.Hour); r.do(timeout{}) }, []string{"withdraw 2"}, false,
+				"routed anew after a stall", func(r *rig) { r.run(9, "a"); r.later(time.Hour); r.do(timeout{}) }, []string{"withdraw 2"},
 			},
 		} {
 			t.Run(leave.name+"/"+c.phase, func(t *testing.T) {
 				r := newRig(t, DefaultConfig(), &Request{})
 				c.begin(r)
 				require.Equal(t, append([]string{leave.fault}, c.want...), r.do(leave.event))
-				require.Equal(t, c.done, r.m.done())
+				require.True(t, r.m.done(), "nobody is waited for")
 				require.Empty(t, r.do(leave.event), "once")
 				_, timed := r.m.nextTimeout()
 				require.False(t, timed)
-				if r.m.waiting != nil { // whatever the router answers
-					for _, answer := range []any{
-						Withdrawn{Number: r.m.asked},
-						Rejected{Number: r.m.asked, Fault: fault.New(fault.NoReplica, "none")},
-						RouterRestarted{},
-						Placed{Number: r.m.asked, Placements: []Placement{r.place(0, "b", 9)}},
-					} {
-						one := *r.m
-						got := (&rig{t: t, m: &one, now: r.now}).do(answer)
-						require.True(t, one.done())
-						if _, ok := answer.(Placed); ok {
-							require.Len(t, got, 2)
-							require.Regexp(t, "^b: end [0-9]+ cancelled$", got[0])
-							require.Regexp(t, "^failed [0-9]+ on b$", got[1], "what was speculated on it is withdrawn")
-						} else {
-							require.Empty(t, got)
-						}
-					}
+				for _, answer := range []any{ // whatever the router answers all the same
+					Withdrawn{Number: r.m.asked},
+					Known{Number: r.m.asked},
+					Lost{Number: r.m.asked},
+					Rejected{Number: r.m.asked, Fault: fault.New(fault.NoReplica, "none")},
+					RouterRestarted{},
+				} {
+					require.Empty(t, r.do(answer))
 				}
+				got := r.do(Placed{Number: r.m.asked, Placements: []Placement{r.place(0, "b", 9)}})
+				require.Len(t, got, 2)
+				require.Regexp(t, "^b: end [0-9]+ cancelled$", got[0])
+				require.Regexp(t, "^failed [0-9]+ on b$", got[1], "what was speculated on it is withdrawn")
 			})
 		}
 	}
@@ -299,8 +291,6 @@ func TestCancelOfSeveralLegsWhileOneWaits(t *testing.T) {
 		"ended: client_gone", "withdraw 2",
 		"p: linger 2", "abort 2", "finished 2 on p with 1", `p: learned 4 ""`, "b: linger 3", "abort 3", "failed 3 on b",
 	}, r.do(clientGone{}))
-	require.False(t, r.m.done())
-	require.Empty(t, r.do(Withdrawn{Number: 2}))
 	require.True(t, r.m.done())
 }
 
@@ -338,7 +328,7 @@ func TestRouterRestarted(t *testing.T) {
 	require.Empty(t, r.do(RouterRestarted{}), "it owes nothing")
 	r.do(attemptEnded{1, failure(engine.Shed)})
 	require.Equal(t, []string{"submit 4 again, leg 0 not a/1 after contended"}, r.do(RouterRestarted{}))
-	require.Equal(t, []string{"ended: internal", "b: linger 3", "abort 2", "failed 3 on b"}, r.do(RouterRestarted{}),
+	require.Equal(t, []string{"ended: internal", "withdraw 4", "b: linger 3", "abort 2", "failed 3 on b"}, r.do(RouterRestarted{}),
 		"a request that breaks the router must not do so for ever")
 	require.True(t, r.m.done())
 }
@@ -387,7 +377,7 @@ func TestTimeouts(t *testing.T) {
 	}
 	t.Run("first token", func(t *testing.T) {
 		r := newRig(t, cfg, &Request{})
-		require.Equal(t, time.Duration(-1), due(r), "the router keeps its own time")
+		require.Equal(t, cfg.RouterWait, due(r), "the router's")
 		r.run(9, "a")
 		require.Equal(t, 100*time.Second, due(r))
 		r.later(50 * time.Second)
@@ -399,7 +389,7 @@ func TestTimeouts(t *testing.T) {
 		require.Equal(t, []string{
 			"a: attempt failed 1 stalled", "abort 1", "failed 1 on a", "submit 2 again, leg 0 not a/1 after deadline",
 		}, r.do(timeout{}))
-		require.Equal(t, time.Duration(-1), due(r))
+		require.Equal(t, 100*time.Second+cfg.RouterWait, due(r))
 		r.run(9, "b")
 		// The engine that stalled comes back to life: its tokens are nobody's, and its end is an end only of its ticket.
 		require.Empty(t, r.do(text(1, "late")))
@@ -419,7 +409,7 @@ func TestTimeouts(t *testing.T) {
 		require.Equal(t, []string{
 			"a: attempt failed 1 stalled", "abort 1", "finished 1 on a with 1", "submit 2 again begun, leg 0 with 1 of 9 not a/1 after deadline",
 		}, r.do(timeout{}))
-		require.Equal(t, time.Duration(-1), due(r))
+		require.Equal(t, 15*time.Second+cfg.RouterWait, due(r))
 	})
 	t.Run("of a replica's own pace", func(t *testing.T) {
 		cfg := cfg

@@ -73,7 +73,7 @@ func race(t *rapid.T, hits map[string]int) {
 		Input: Input{Tokens: [][]uint32{{1, 2, 3}}},
 	})
 	w.grant(1)
-	if w.r.m.waiting == nil && len(w.calls) == 1 {
+	if w.r.m.waiting.asks == nil && len(w.calls) == 1 {
 		at, ok := w.r.m.nextTimeout()
 		require.True(t, ok)
 		w.r.now = at

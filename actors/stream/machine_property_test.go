@@ -40,6 +40,7 @@ type world struct {
 	hedges    map[HedgeEvent]int
 	hedging   uint64 // the attempt that it became
 	recalled  bool   // it was withdrawn, and its answer is not waited for
+	inquired  uint64 // the submission that the router was asked about and has said nothing of; 0: none
 }
 
 // generating is a Generate that has not returned.
@@ -97,7 +98,7 @@ func newWorldOf(t *rapid.T, hits map[string]int, cfg Config, req *Request) *worl
 		w.legs[i] = &legModel{}
 	}
 	w.r = newRig(t, cfg, req)
-	w.asks = w.r.m.waiting
+	w.asks = w.r.m.waiting.asks
 	return w
 }
 
@@ -207,8 +208,11 @@ func (w *world) routed(message any) {
 		require.Greater(w.t, e.Number, w.submitted)
 		require.Zero(w.t, w.ended)
 		for n, withdrawn := range w.open {
-			require.True(w.t, withdrawn, "submission %d is under way beside %d", n, e.Number)
+			require.True(w.t, withdrawn || n == w.inquired, "submission %d is under way beside %d", n, e.Number)
+			w.open[n] = true // of a router that was silent the new one takes its place
 		}
+		w.hit(w.inquired == w.submitted, "the router is silent")
+		w.inquired = 0
 		w.submitted, w.asks = e.Number, e.Legs
 		w.open[e.Number] = false
 		if e.Hedge {
@@ -225,6 +229,10 @@ func (w *world) routed(message any) {
 			require.LessOrEqual(w.t, len(a.Excluded), w.legs[a.Leg].attempts, "a failure excludes at most one life of one engine")
 			require.Equal(w.t, len(w.legs[a.Leg].sent) > 0, a.MaxTokens != nil)
 		}
+	case Inquire:
+		require.Equal(w.t, w.submitted, e.Number)
+		require.Zero(w.t, w.ended)
+		w.inquired = e.Number
 	case Withdraw:
 		require.Equal(w.t, w.submitted, e.Number)
 		if _, ok := w.open[e.Number]; ok {
@@ -268,9 +276,6 @@ func (w *world) check() {
 	done := w.ended == 1
 	for _, c := range w.calls {
 		done = done && c.aborted
-	}
-	if withdrawn, owed := w.open[w.submitted]; owed && (!withdrawn || !w.lapsed(w.submitted)) {
-		done = false
 	}
 	require.Equal(w.t, done, w.r.m.done())
 	completion := 0
@@ -486,7 +491,7 @@ func TestMachineAtRandom(t *testing.T) {
 		"routed anew", "joined a leg that waited", "a place for an older submission", "a place after the end", "lost IDs",
 		"a grant that was forgotten", "a frame of an aborted attempt", "a frame behind the end", "fails after tokens", "finished while it was aborted",
 		"leaves while legs wait and run", "leaves while all wait", "leaves while all run", "announced reserved", "announced running",
-		"announced lingering", "rejected", "the router restarts while legs wait", "the router restarts while it is to withdraw",
+		"announced lingering", "rejected", "the router restarts while legs wait", "a submission is lost", "the router is silent",
 		"a stall", "ended well", "goes on", "begins anew", "a leg finished", "a stop string", "a stop token",
 	})
 	for o := range NumOutcomes {
@@ -526,6 +531,25 @@ func happen(t *rapid.T, w *world) {
 			delete(w.open, n)
 			w.step(Withdrawn{Number: n})
 		},
+		"known or lost": func(*rapid.T) {
+			n := w.inquired
+			if n == 0 {
+				w.t.Skip("nobody asks")
+			}
+			w.inquired = 0
+			if _, open := w.open[n]; open {
+				w.step(Known{Number: n})
+				return
+			}
+			w.hit(n == w.submitted && w.ended == 0, "a submission is lost")
+			w.step(Lost{Number: n})
+		},
+		"a submission is lost": func(t *rapid.T) {
+			if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {
+				t.Skip("rarely")
+			}
+			delete(w.open, w.submitted)
+		},
 		"rejected": func(t *rapid.T) {
 			if rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
 				t.Skip("rarely")
@@ -541,7 +565,6 @@ func happen(t *rapid.T, w *world) {
 				t.Skip("rarely")
 			}
 			w.hit(waits && w.ended == 0, "the router restarts while legs wait")
-			w.hit(waits && w.ended > 0, "the router restarts while it is to withdraw")
 			clear(w.open)
 			w.step(RouterRestarted{})
 		},

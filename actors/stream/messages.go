@@ -25,8 +25,14 @@ type (
 		// Hedge: the leg's attempt runs and is only slow. It is placed at once if that keeps nobody waiting, or Rejected.
 		Hedge bool
 	}
-	// Withdraw takes a submission back; the router answers Withdrawn, unless it has answered Placed or Rejected before.
+	// Withdraw takes a submission back; number 0 takes back any. The router answers Withdrawn, also if it knows of none; nobody
+	// waits for it.
 	Withdraw struct {
+		Call   *Call
+		Number uint64
+	}
+	// Inquire asks whether a submission is known that was not answered for long. The router answers Known or Lost.
+	Inquire struct {
 		Call   *Call
 		Number uint64
 	}
@@ -123,6 +129,9 @@ type (
 	}
 	// Withdrawn answers Withdraw.
 	Withdrawn struct{ Number uint64 }
+	// Known and Lost answer Inquire: the submission waits or is under way, or its router knows of no such thing.
+	Known struct{ Number uint64 }
+	Lost  struct{ Number uint64 }
 	// RouterRestarted: the router has forgotten all submissions. From its new instance.
 	RouterRestarted struct{}
 	// TokenizerRestarted: the tokenizer has forgotten all submissions whose prompts are not known. From its new instance.

@@ -78,7 +78,7 @@ func newNode(t *testing.T, engines ...*script) *node {
 	}
 	n.deps = Deps{
 		Live: n.live, Log: quietLog(), Router: func(message any) { n.system.Root.Send(n.router, message) },
-		Model: Model{Decoder: letters{}, EndTokens: []uint32{idEOS}},
+		Model: Model{Name: "m", Decoder: letters{}, EndTokens: []uint32{idEOS}},
 		Ended: func(s Summary) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -121,7 +121,10 @@ func (n *node) submit(req *Request) *Response {
 	if req.Input.Tokens == nil {
 		req.Input.Tokens = [][]uint32{{1, 2, 3}}
 	}
-	req.Model, req.N, req.Arrival = "m", max(1, req.N), time.Now()
+	req.N, req.Arrival = max(1, req.N), time.Now()
+	if req.Model == "" {
+		req.Model = "m"
+	}
 	return Start(n.cfg, n.deps, req)
 }
 

@@ -11,8 +11,8 @@ import (
 
 // Request is what a client asked for, checked in its shape by the ingress. It is immutable once submitted.
 type Request struct {
-	ID      string // the client-visible request ID, for logs; never a key of any state
-	Model   string
+	ID      string    // the client-visible request ID, for logs; never a key of any state
+	Model   string    // as the client calls it, for answers, logs and recordings; never a key of any state
 	Arrival time.Time // monotonic
 
 	Input Input

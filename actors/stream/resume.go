@@ -305,12 +305,9 @@ func (m *machine) ask(l *legState) Ask {
 
 // seek submits an ask. One submission at a time: it joins what waits already.
 func (m *machine) seek(ask Ask) {
-	if m.waiting == nil {
-		m.submit([]Ask{ask})
-		return
-	}
-	m.emit(toRouter{Withdraw{m.call, m.asked}})
-	m.submit(append(slices.Clone(m.waiting), ask))
+	asks := append(slices.Clone(m.waiting.asks), ask)
+	m.forsake()
+	m.submit(asks)
 }
 
 // calm ends a leg's share in the retry budget.

@@ -47,7 +47,7 @@ func newRig(t tester, cfg Config, req *Request) *rig {
 	req.N = max(1, req.N)
 	r := &rig{t: t, now: epoch, refs: map[string]*fleet.Ref{}, of: NewBudget()}
 	r.m = newMachine(cfg, req, Model{Decoder: letters{}, EndTokens: []uint32{idEOS, idEnd2}, Encode: encodeBytes}, nil, r.of.join())
-	r.m.start()
+	r.m.start(r.now)
 	prompts := make([]Prompt, len(req.Input.Tokens))
 	for i, ids := range req.Input.Tokens {
 		prompts[i].IDs = ids
@@ -95,7 +95,7 @@ func (r *rig) place(leg int, name string, maxTokens int) Placement {
 func (r *rig) run(maxTokens int, names ...string) []string {
 	p := Placed{Number: r.m.asked}
 	for i, name := range names {
-		p.Placements = append(p.Placements, r.place(r.m.waiting[i].Leg, name, maxTokens))
+		p.Placements = append(p.Placements, r.place(r.m.waiting.asks[i].Leg, name, maxTokens))
 	}
 	return r.do(p)
 }
@@ -193,6 +193,8 @@ func routerWord(message any) string {
 		return w.String()
 	case Withdraw:
 		return fmt.Sprintf("withdraw %d", e.Number)
+	case Inquire:
+		return fmt.Sprintf("inquire %d", e.Number)
 	case FirstToken:
 		return fmt.Sprintf("first token of %s after %s", e.Replica, e.Took)
 	case Steps:

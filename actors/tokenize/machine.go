@@ -172,6 +172,12 @@ func (m *machine) submitted(sub *stream.Submit) bool {
 	return true
 }
 
+// has says whether there is a job of a call's submission.
+func (m *machine) has(call *stream.Call, number uint64) bool {
+	j := m.byCall[call]
+	return j != nil && j.isOf(call, number)
+}
+
 // withdraw drops the job of a call's submission, 0 for any. It returns nil if there is none; a job that runs is over with its step.
 func (m *machine) withdraw(now time.Time, call *stream.Call, number uint64) *job {
 	j := m.byCall[call]

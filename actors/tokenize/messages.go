@@ -9,7 +9,7 @@ import (
 	"plimsoll/scoring/queue"
 )
 
-// Messages to a pool beside stream.Submit and stream.Withdraw, which calls send.
+// Messages to a pool beside stream.Submit, stream.Withdraw and stream.Inquire, which calls send.
 type (
 	// Tokenize asks for an input's prompts without running it. From the edge; answered once on Reply.
 	Tokenize struct {

@@ -68,7 +68,7 @@ func answerLost(deps Deps, message, value any) {
 	switch m := message.(type) {
 	case *Tokenize:
 		m.answer(Tokenized{Err: internal(value)})
-	case stream.Withdraw:
+	case stream.Withdraw, stream.Inquire:
 		deps.Router(m) // nothing is kept here any more
 	}
 }
@@ -95,6 +95,8 @@ func (p *pool) Receive(c actor.Context) {
 		p.submit(c, m)
 	case stream.Withdraw:
 		p.withdraw(m)
+	case stream.Inquire:
+		p.inquire(m)
 	case *Tokenize:
 		if p.m.bare[m] == nil { // else it was asked again
 			p.add(c, &job{input: m.Input, tenant: m.Tenant, class: m.Class, arrival: time.Now(), bare: m})
@@ -272,6 +274,16 @@ func (p *pool) withdraw(w stream.Withdraw) {
 		w.Call.Tell(stream.Withdrawn{Number: j.owner.Number})
 		p.left(j)
 	}
+}
+
+// inquire says that the pool has a submission; of what it has not the router has to say it, which it hears of behind all that
+// was passed on.
+func (p *pool) inquire(q stream.Inquire) {
+	if p.m.has(q.Call, q.Number) {
+		q.Call.Tell(stream.Known{Number: q.Number})
+		return
+	}
+	p.deps.Router(q)
 }
 
 // left counts the wait of a job that was dropped before its end; one that runs is counted when its step is over.

@@ -98,7 +98,7 @@ func (c *call) start() {
 	if c.slow {
 		w.did(deed{fault: SlowClient, call: c.n})
 	}
-	c.m.Start(c.shell())
+	c.m.Start(w.time(), c.shell())
 	c.enter(Queued)
 	c.after()
 }

@@ -69,7 +69,7 @@ func classOf(name string) queue.Class {
 func (c *call) sample() *Sample { return &c.w.samples[c.n] }
 
 func (c *call) start() {
-	c.m.Start(c)
+	c.m.Start(c.w.time(), c)
 	c.after()
 }
 
