@@ -27,6 +27,29 @@ type Shell interface {
 	End(f *fault.Fault) // nil: well
 }
 
+// NewCall is a call without a goroutine, for who drives a [Machine]: what it is told waits until it is taken.
+func NewCall(req *Request, model Model) *Call {
+	return &Call{Request: req, deps: Deps{Model: model}, inbox: newInbox()}
+}
+
+// Take returns what a call of NewCall was told since the last time.
+func (c *Call) Take() []any { return c.inbox.take() }
+
+// Enter registers a call of NewCall, so that it is told what is for all of its model's. It returns the budget that those share.
+func (l *Live) Enter(c *Call) *Budget {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls[c] = struct{}{}
+	return l.budget(c.model())
+}
+
+// Quit takes a call of NewCall out.
+func (l *Live) Quit(c *Call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.calls, c)
+}
+
 // Machine is the decisions for one request without the [Call] around them, for who brings a clock, a mail and engines of
 // its own: the simulator. It is pure: what it hears it is told by the methods, what it wants done it tells the shell.
 type Machine struct {

@@ -29,17 +29,22 @@ func NewLive() *Live {
 func (l *Live) enter(c *Call) (done func()) {
 	l.mu.Lock()
 	l.calls[c] = struct{}{}
-	of := l.budgets[c.model()]
-	if of == nil {
-		of = NewBudget()
-		l.budgets[c.model()] = of
-	}
-	c.retries = of.join()
+	c.retries = l.budget(c.model()).join()
 	if l.down != nil {
 		c.inbox.put(*l.down)
 	}
 	l.mu.Unlock()
 	return l.join()
+}
+
+// budget is a served model's. mu is held.
+func (l *Live) budget(model string) *Budget {
+	of := l.budgets[model]
+	if of == nil {
+		of = NewBudget()
+		l.budgets[model] = of
+	}
+	return of
 }
 
 // join counts a goroutine until done.

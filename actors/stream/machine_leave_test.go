@@ -134,7 +134,7 @@ func TestAReplicaThatServesNobodyIsNotTheRequestsToJudge(t *testing.T) {
 				at, ok := r.m.nextTimeout()
 				require.True(t, ok)
 				r.now = at
-				if r.do(timeout{}); r.m.waiting != nil {
+				if r.do(timeout{}); r.m.waiting.asks != nil {
 					break
 				}
 			}

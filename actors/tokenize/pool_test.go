@@ -83,6 +83,8 @@ func (o *office) route(message any) {
 		m.Call.Tell(stream.Rejected{Number: m.Number, Fault: fault.New(fault.NoReplica, "nobody serves")})
 	case stream.Withdraw:
 		m.Call.Tell(stream.Withdrawn{Number: m.Number})
+	case stream.Inquire:
+		m.Call.Tell(stream.Lost{Number: m.Number})
 	}
 }
 
@@ -111,7 +113,7 @@ func (o *office) tokenize(text string) Tokenized {
 func (o *office) submit(tenant string, text string) *stream.Response {
 	return stream.Start(stream.DefaultConfig(), stream.Deps{
 		Live: o.live, Log: slog.New(slog.DiscardHandler), Router: o.handle.Tell,
-		Model: stream.Model{Decoder: undecoded{}}, Ended: func(stream.Summary) {},
+		Model: stream.Model{Name: "m", Decoder: undecoded{}}, Ended: func(stream.Summary) {},
 	}, &stream.Request{Model: "m", N: 1, Arrival: time.Now(), Tenant: tenant, Input: stream.Input{Texts: []string{text}}})
 }
 
@@ -284,4 +286,22 @@ func TestASlotOfAWithdrawnJob(t *testing.T) {
 	require.Equal(t, j, p.m.withdraw(time.Now(), j.owner.Call, 1))
 	p.stop()
 	require.True(t, g.Idle())
+}
+
+// TestWhoInquires hears of a submission that the pool has from the pool, and of any other from the router, behind what that was sent.
+func TestWhoInquires(t *testing.T) {
+	var asked []any
+	p := &pool{deps: Deps{Router: func(message any) { asked = append(asked, message) }}, m: newMachine(DefaultConfig("m"))}
+	j := jobOf("a", 10, time.Now())
+	j.owner.Call = stream.NewCall(&stream.Request{}, stream.Model{})
+	require.True(t, p.m.add(time.Now(), j))
+	known := stream.Inquire{Call: j.owner.Call, Number: j.owner.Number}
+	p.inquire(known)
+	require.Empty(t, asked)
+	require.Equal(t, []any{stream.Known{Number: 1}}, j.owner.Call.Take())
+	other := stream.Inquire{Call: j.owner.Call, Number: j.owner.Number + 1}
+	p.inquire(other)
+	require.NotNil(t, p.m.withdraw(time.Now(), j.owner.Call, 0))
+	p.inquire(known)
+	require.Equal(t, []any{other, known}, asked)
 }
