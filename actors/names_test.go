@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,10 +149,11 @@ func TestOnlyOneModelIsServedByAName(t *testing.T) {
 func TestRanksAreFoundWheneverTheEngineFirstAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, made := make(chan struct{}), []int{}
-		ranks := []int{0, 1}
+		var ranks atomic.Pointer[[]int]
+		ranks.Store(&[]int{0, 1})
 		var f *rig
 		f = startFleet(t, fleetConfig{replicas: 1, profile: sim.TinyConfig(), speed: 10, cold: true, adjust: func(c *Config) {
-			saying(gate, func(s *engine.Status) { s.Ranks = ranks })(c)
+			saying(gate, func(s *engine.Status) { s.Ranks = *ranks.Load() })(c)
 			c.Models[0].Replicas[0].Rank = func(rank int) (Replica, error) {
 				made = append(made, rank)
 				if rank == 3 {
@@ -176,7 +178,7 @@ func TestRanksAreFoundWheneverTheEngineFirstAnswers(t *testing.T) {
 		}
 		require.NoError(t, f.Remove("sim-0-dp1"))
 		pass()
-		ranks = []int{0, 1, 2, 3}
+		ranks.Store(&[]int{0, 1, 2, 3})
 		pass()
 		require.Equal(t, []string{"sim-0", "sim-0-dp2"}, f.names(), "more have come, one was removed, one cannot be made")
 		require.Equal(t, []int{1, 2, 3}, made, "each once")
@@ -190,7 +192,7 @@ func TestADeadFirstReplicaHoldsNobodyUp(t *testing.T) {
 			first := &c.Models[0].Replicas[0]
 			first.Engine = said{first.Engine.(*live.Engine), make(chan struct{}), nil} // it never answers
 		}})
-		time.Sleep(replica.DefaultConfig("", "").ProbeTimeout)
+		time.Sleep(replica.DefaultConfig("", "").ProbeTimeout + replica.DefaultConfig("", "").ProbeInterval)
 		synctest.Wait()
 		require.Equal(t, "ready", f.Snapshots()[1].State.String())
 	})

@@ -16,7 +16,7 @@ import (
 // no engine is there twice. Replicas' actors bring it each answer of their engines. It is safe for concurrent use.
 //
 // The engine of the replica that was listed first says what the model is. The others wait until that has answered, or has
-// failed to once; then the first that speaks says it. What was said is kept for the node's life: a client's request must not
+// failed to once, or has let them wait for the time of a probe; then the first that speaks says it. What was said is kept for the node's life: a client's request must not
 // be answered by another model because an engine was restarted with one.
 type Accord struct {
 	spoken atomic.Pointer[Spoken] // nil until an engine has said a name
@@ -105,6 +105,13 @@ func (a *Accord) Down(id scoring.ReplicaID) {
 	if p := a.parties[id]; p != nil {
 		p.process = ""
 	}
+}
+
+// Enough says that the replica that was listed first was waited for long enough.
+func (a *Accord) Enough() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over(a.first)
 }
 
 // over ends the turn of the replica that was listed first, if it is that.

@@ -55,6 +55,7 @@ func TestUntilTheFirstSpeaksTheFirstThatSpeaksSaysItAndIsKept(t *testing.T) {
 	for name, silent := range map[string]func(*fleet.Accord){
 		"it does not answer": func(a *fleet.Accord) { a.Silent("a") },
 		"it is gone":         func(a *fleet.Accord) { a.Leave("a") },
+		"others have waited": func(a *fleet.Accord) { a.Enough() },
 		"it has no name to say": func(a *fleet.Accord) {
 			require.Empty(t, a.Hear(saying("a"), func() {}))
 		},

@@ -63,6 +63,7 @@ type replicaActor struct {
 	waits            *time.Timer  // of a Drain that waits for a successor
 	putOff           *fleet.Drain // that one; nil: none waits
 	early            *Probed      // the last answer, if it is to be said again
+	earlySince       time.Time    // it, or one before it without another between them
 	ranks            []int        // that were told last
 }
 

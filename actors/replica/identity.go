@@ -12,12 +12,20 @@ import (
 // probed holds an answer of the engine against what the model's other engines have said, and takes it.
 func (a *replicaActor) probed(c actor.Context, p Probed) {
 	self, root := c.Self(), c.ActorSystem().Root
+	now := time.Now()
+	if a.early != nil && now.Sub(a.earlySince) >= a.cfg.ProbeTimeout {
+		a.deps.Accord.Enough()
+	}
 	v := a.deps.Accord.Hear(fleet.Word{
 		ID: a.cfg.ID, Kind: a.deps.Ref.Capabilities.Kind, Asked: a.cfg.EngineModel, Status: p.Status,
 	}, func() { root.Send(self, sayAgain{}) })
 	p.Early, p.Foreign = v.Early, v.Foreign
-	a.early = nil
-	if v.Early {
+	switch {
+	case !v.Early:
+		a.early = nil
+	case a.early == nil:
+		a.early, a.earlySince = &p, now
+	default:
 		a.early = &p
 	}
 	if v.Settled != nil {
