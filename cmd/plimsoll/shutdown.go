@@ -55,7 +55,7 @@ func endOf(down <-chan error, ends <-chan os.Signal, log *slog.Logger) error {
 			return err
 		case s := <-ends:
 			if time.Now().Before(again) {
-				log.Info("the same signal again so soon changes nothing", slog.String("signal", s.String()))
+				log.Info("a signal again so soon changes nothing", slog.String("signal", s.String()))
 				continue
 			}
 			return errEnded
