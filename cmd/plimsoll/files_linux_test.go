@@ -55,7 +55,8 @@ func (l *line) text(t *testing.T, method, path, body string) (status int, text s
 // while, and both engines stay what they are. Connections that came meanwhile are served afterwards.
 func TestNoOpenFilesAreNoFaultOfTheEngines(t *testing.T) {
 	engines := []*server{launch(t, "sim", "--faults", "on"), launch(t, "sim", "--faults", "on")}
-	s := start(t, "--replica", "vllm="+engines[0].url, "--replica", "vllm="+engines[1].url, "--tokenizer", modelDir, "--model", "plimsoll-sim")
+	named := strings.Replace(engines[1].url, "127.0.0.1", "localhost", 1) // to look a name up takes files too
+	s := start(t, "--replica", "vllm="+engines[0].url, "--replica", "vllm="+named, "--tokenizer", modelDir, "--model", "plimsoll-sim")
 	ready := func(l *line) {
 		t.Helper()
 		code, body := l.text(t, http.MethodGet, "/ready", "")

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -52,6 +54,12 @@ func transportFailure(err error) *engine.Failure {
 // lacking says whether a connection could not even be asked for: this process has no more open files, this machine no more of them,
 // no port, no memory for another socket. The engine has no part in it.
 func lacking(err error) bool {
+	var lookUp *net.DNSError
+	if errors.As(err, &lookUp) { // it keeps its cause to itself
+		file, opened := os.Open(os.DevNull)
+		_ = file.Close()
+		err = opened
+	}
 	for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOMEM, syscall.ENOBUFS} {
 		if errors.Is(err, lack) {
 			return true
