@@ -121,7 +121,7 @@ var _ fleet.Shell = nodeShell{}
 // Spawn implements [fleet.Shell].
 func (h nodeShell) Spawn(ref *fleet.Ref) {
 	s, r := h.n.s, h.n.s.roll.members[ref]
-	m, around := r.model, func() fleet.Around { return r.model.fleet.Around(ref) }
+	m := r.model
 	node, root := h.c.Self(), h.c.ActorSystem().Root
 	pid := h.c.SpawnPrefix(replica.Props(r.parts.Config, replica.Deps{
 		Ref: ref, Memory: r.memory, Indexes: h.n.indexes[m], Log: s.deps.Log, Meter: r.meter, Failed: s.failed,
@@ -130,12 +130,11 @@ func (h nodeShell) Spawn(ref *fleet.Ref) {
 			return s.live.Tell(stream.ReplicaRestarted{Ref: ref, Epoch: epoch})
 		},
 		Evict: func(leaving fleet.Leaving) {
-			if around().Serves {
+			if fleet.OtherServes(m.fleet.Refs(), ref) {
 				s.live.TellModel(m.Router.Model, stream.Leave{Ref: ref, Leaving: leaving})
 			}
 		},
 		Others:     m.fleet.Refs,
-		Successor:  func() bool { now := around(); return !now.Serves && now.Rises },
 		Accord:     m.accord,
 		Settled:    func(spoken *fleet.Spoken) { s.settled(m, spoken) },
 		Ranks:      func(ranks []int) { root.Send(node, ranksFound{ref, ranks}) },

@@ -101,23 +101,32 @@ func TestWhoLeavesIsForgotten(t *testing.T) {
 }
 
 // What a replica hears of the others of its model: whether one takes new work, and whether one will soon.
-func TestAround(t *testing.T) {
+func TestWhoServesAndWhoRises(t *testing.T) {
 	m := NewMembership("m")
 	a, b := newTestRef("a"), newTestRef("b")
 	require.Nil(t, m.Add(a, nil))
 	require.Nil(t, m.Add(b, nil))
-	show := func(s Snapshot) Around {
-		b.Publish(&s)
-		return m.Roster("m").Around(a)
+	refs := m.Roster("m").Refs()
+	for _, c := range []struct {
+		of            Snapshot
+		serves, rises bool
+	}{
+		{Snapshot{State: Ready}, true, false},
+		{Snapshot{State: Ready, Suspect: true}, false, false},
+		{Snapshot{State: Ready, Recovering: true}, false, false},
+		{Snapshot{State: Starting}, false, true},
+		{Snapshot{State: Warming, Incarnation: 2}, false, true},
+		{Snapshot{State: Down}, false, true},
+		{Snapshot{State: Down, Incarnation: 1}, false, false},
+		{Snapshot{State: Draining}, false, false},
+	} {
+		b.Publish(&c.of)
+		require.Equal(t, c.serves, OtherServes(refs, a), "%+v", c.of)
+		peers := Peers(refs, a)
+		require.Len(t, peers, 1)
+		require.Equal(t, c.serves, peers[0].Serves, "%+v", c.of)
+		require.Equal(t, c.rises, peers[0].Rises, "%+v", c.of)
 	}
-	require.Equal(t, Around{Serves: true}, show(Snapshot{State: Ready}))
-	require.Equal(t, Around{}, show(Snapshot{State: Ready, Suspect: true}))
-	require.Equal(t, Around{}, show(Snapshot{State: Ready, Recovering: true}))
-	require.Equal(t, Around{Rises: true}, show(Snapshot{State: Starting}))
-	require.Equal(t, Around{Rises: true}, show(Snapshot{State: Warming, Incarnation: 2}))
-	require.Equal(t, Around{Rises: true}, show(Snapshot{State: Down}))
-	require.Equal(t, Around{}, show(Snapshot{State: Down, Incarnation: 1}))
-	require.Equal(t, Around{}, show(Snapshot{State: Draining}))
 	require.Same(t, b, m.Roster("m").Find("b"))
 	require.Nil(t, m.Roster("m").Find("c"))
 }

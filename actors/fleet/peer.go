@@ -12,6 +12,8 @@ type Peer struct {
 	// Serves: it takes new work. Turned is since when it does, or does not.
 	Serves bool
 	Turned time.Time
+	// Rises: it can be expected to serve soon, because its first life begins or it is about to be ready.
+	Rises bool
 	// Left: it does not serve for a reason that has nothing to do with silence: it is drained, gone, or nobody is there.
 	Left bool
 	Busy bool      // it has something to do
@@ -34,13 +36,17 @@ func Peers(refs []*Ref, than *Ref) []Peer {
 func (r *Ref) peer() Peer {
 	s := r.Snapshot()
 	p := Peer{
-		ID: r.ID, Serves: s.Serves(), Turned: s.Turned, Left: !s.State.Routable() && (s.State != Down || !s.Hung), Busy: s.Load.Reserved+s.Load.Running > 0,
+		ID: r.ID, Serves: s.Serves(), Rises: s.rises(), Turned: s.Turned, Left: !s.State.Routable() && (s.State != Down || !s.Hung), Busy: s.Load.Reserved+s.Load.Running > 0,
 		Last: s.Life, Room: max(0, s.Load.FreeSeats()), Seen: s.Seen,
 	}
 	if last, ok := r.pulse.Last(); ok && last.After(p.Last) {
 		p.Last = last
 	}
 	return p
+}
+
+func (s *Snapshot) rises() bool {
+	return s.State == Starting || s.State == Warming || s.State == Down && s.Incarnation == 0
 }
 
 // CouldServe says whether the replica took new work at a moment. Of one that has left since nothing is to be concluded.

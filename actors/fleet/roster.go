@@ -31,28 +31,9 @@ func (r *Roster) Find(id scoring.ReplicaID) *Ref {
 	return nil
 }
 
-// Around is how it stands with the other replicas of a model.
-type Around struct {
-	Serves bool // another one takes new work now
-	Rises  bool // another one can be expected to soon
-}
-
-// Around says how it stands beside a replica.
-func (r *Roster) Around(than *Ref) Around {
-	var around Around
-	for _, ref := range r.Refs() {
-		if ref != than {
-			s := ref.Snapshot()
-			around.Serves = around.Serves || s.Serves()
-			around.Rises = around.Rises || s.rises()
-		}
-	}
-	return around
-}
-
-// rises says whether a replica can be expected to serve soon: its first life begins, or it is about to be ready.
-func (s *Snapshot) rises() bool {
-	return s.State == Starting || s.State == Warming || s.State == Down && s.Incarnation == 0
+// OtherServes says whether a replica of a fleet beside one takes new work now.
+func OtherServes(refs []*Ref, than *Ref) bool {
+	return slices.ContainsFunc(refs, func(ref *Ref) bool { return ref != than && ref.Snapshot().Serves() })
 }
 
 func (r *Roster) add(ref *Ref) {

@@ -32,8 +32,6 @@ type Deps struct {
 	Evict func(leaving fleet.Leaving)
 	// Others are the other replicas of the model, and maybe this one.
 	Others func() []*fleet.Ref
-	// Successor says whether another replica of the model will serve soon, and none does yet.
-	Successor func() bool
 	// Accord is what the model's engines have to agree on; the replica has joined it.
 	Accord *fleet.Accord
 	// Settled hears what the engines call the model, if it is this replica's engine that says so.
@@ -60,11 +58,9 @@ type replicaActor struct {
 
 	connection, feed *actor.PID
 	alarm            supervise.Alarm
-	waits            *time.Timer  // of a Drain that waits for a successor
-	putOff           *fleet.Drain // that one; nil: none waits
-	early            *Probed      // the last answer, if it is to be said again
-	earlySince       time.Time    // it, or one before it without another between them
-	ranks            []int        // that were told last
+	early            *Probed   // the last answer, if it is to be said again
+	earlySince       time.Time // it, or one before it without another between them
+	ranks            []int     // that were told last
 }
 
 // Props returns how to spawn a replica actor. Each instance after a panic is a new epoch.
@@ -130,11 +126,8 @@ func (a *replicaActor) Receive(c actor.Context) {
 		a.observe(c)
 		a.perform(c, a.m.step(time.Now(), m), nil)
 	case fleet.Drain, fleet.Undrain:
-		a.order(c, m)
-	case drainAgain:
-		if a.putOff != nil {
-			a.order(c, *a.putOff)
-		}
+		a.observe(c)
+		a.perform(c, a.m.step(time.Now(), m), nil)
 	case fleet.Started:
 		a.meter.FirstToken(m.Waited)
 		a.perform(c, a.m.step(time.Now(), m), nil)
@@ -169,7 +162,8 @@ func (a *replicaActor) start(c actor.Context) {
 	})
 	a.perform(c, a.m.start(time.Now()), nil)
 	for _, message := range a.deps.Memory.inherit() {
-		a.order(c, message)
+		a.observe(c)
+		a.perform(c, a.m.step(time.Now(), message), nil)
 	}
 	if a.m.state == fleet.Gone {
 		a.deps.Gone() // the instance before may have failed before it said so
@@ -185,10 +179,6 @@ func (a *replicaActor) spawn(c actor.Context, kind string, producer actor.Produc
 func (a *replicaActor) stop() {
 	a.Strategy.Close()
 	a.alarm.Stop()
-	if a.putOff != nil {
-		a.deps.Memory.leave(*a.putOff)
-	}
-	a.wait(nil, nil)
 }
 
 // observe tells the machine what the streams have shown, before it judges their silence.
@@ -201,40 +191,6 @@ func (a *replicaActor) observe(c actor.Context) {
 	}
 	beats.Peers = fleet.Peers(a.deps.Others(), a.deps.Ref)
 	a.perform(c, a.m.step(time.Now(), beats), nil)
-}
-
-// successorEvery is how often a drain that waits for a successor looks for it.
-const successorEvery = 100 * time.Millisecond
-
-// order takes what an operator wants, or what the instance before has left. A new order takes the place of one that waits.
-func (a *replicaActor) order(c actor.Context, message any) {
-	a.wait(c, nil)
-	if m, ok := message.(fleet.Drain); ok && a.waitsFor(m) {
-		a.wait(c, &m)
-		return
-	}
-	a.perform(c, a.m.step(time.Now(), message), nil)
-}
-
-// waitsFor says whether a drain is put off: while this is the last replica that serves, or is about to, and another one is on
-// its way. A fleet whose replicas are replaced one by one always has one. It waits until the time at which what runs is to be
-// moved, at most.
-func (a *replicaActor) waitsFor(m fleet.Drain) bool {
-	late := m.Leave != nil && !time.Now().Before(*m.Leave)
-	serves := a.m.state.Routable() || a.m.state == fleet.Warming
-	return !late && serves && a.deps.Successor()
-}
-
-// wait puts a drain off for a moment; nil: none waits any more.
-func (a *replicaActor) wait(c actor.Context, m *fleet.Drain) {
-	if a.waits != nil {
-		a.waits.Stop()
-	}
-	a.waits, a.putOff = nil, m
-	if m != nil {
-		self, root := c.Self(), c.ActorSystem().Root
-		a.waits = time.AfterFunc(successorEvery, func() { root.Send(self, drainAgain{}) })
-	}
 }
 
 // perform does what a step asked for. request is the Reserve that the step answered, if it was one.
@@ -257,6 +213,8 @@ func (a *replicaActor) perform(c actor.Context, effects []effect, request *fleet
 			c.Send(a.feed, e.tune)
 		case voidIndex:
 			c.Send(a.feed, void{})
+		case remember:
+			a.deps.Memory.order = e.order
 		case entered:
 			a.meter.State(e.to.String())
 			a.deps.Log.Info("replica state", slog.String("replica", string(a.cfg.ID)),

@@ -59,6 +59,7 @@ func NewMachine(now time.Time, cfg Config, ref *fleet.Ref, memory *Memory, annou
 	d := &Machine{m: newMachine(now, cfg, ref.Capabilities, rng, memory.life, awaited, ref.Snapshot()), ref: ref, memory: memory}
 	d.perform(to, d.m.start(now))
 	for _, message := range memory.inherit() {
+		d.observe(now, to)
 		d.perform(to, d.m.step(now, message))
 	}
 	return d
@@ -67,7 +68,7 @@ func NewMachine(now time.Time, cfg Config, ref *fleet.Ref, memory *Memory, annou
 // Message takes a message to the replica's actor.
 func (d *Machine) Message(now time.Time, message any, to Shell) {
 	switch message.(type) {
-	case Probed, ProbeFailed, fleet.Late:
+	case Probed, ProbeFailed, fleet.Late, fleet.Drain, fleet.Undrain:
 		d.observe(now, to)
 	}
 	d.perform(to, d.m.step(now, message))
@@ -121,6 +122,8 @@ func (d *Machine) perform(to Shell, effects []effect) {
 			to.TuneFeed(e.blockTokens, e.capacity, e.incarnation)
 		case voidIndex:
 			to.VoidIndex()
+		case remember:
+			d.memory.order = e.order
 		case entered:
 			to.Entered(e.from, e.to, e.why)
 		case alarm:

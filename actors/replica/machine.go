@@ -120,6 +120,7 @@ type machine struct {
 	strikes *supervise.Backoff
 	rng     *rand.Rand // of the back-off's jitter
 	ramp    *ramp      // nil: its seats are the only limit
+	putOff  *putOff    // nil: no drain waits
 	leaveBy *time.Time // draining: what still runs then is moved; nil: it may end
 	keep    bool       // draining: it stays when it is empty, until it is asked back
 
@@ -220,10 +221,8 @@ func (m *machine) step(now time.Time, message any) []effect {
 		if m.state == fleet.Starting || m.state == fleet.Down {
 			m.emit(hurryProbe{}) // somebody is there
 		}
-	case fleet.Drain:
-		m.drain(now, e)
-	case fleet.Undrain:
-		m.undrain(now)
+	case fleet.Drain, fleet.Undrain:
+		m.ordered(now, e)
 	case fleet.Beats:
 		m.beats(now, e)
 	case canaryDone:
@@ -305,6 +304,9 @@ func (m *machine) nextTick() (time.Time, bool) {
 	}
 	if leave, wanted := m.nextLeave(); wanted {
 		sooner(leave)
+	}
+	if m.putOff != nil {
+		sooner(m.putOff.again)
 	}
 	if m.ramp != nil && m.ramp.full != nil {
 		sooner(*m.ramp.full)
@@ -408,6 +410,7 @@ func (m *machine) tick(now time.Time) {
 	m.look(now)
 	m.muted(now)
 	m.leave(now)
+	m.orderAgain(now)
 	m.crest(now)
 }
 

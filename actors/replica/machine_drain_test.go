@@ -143,3 +143,61 @@ func TestRamp(t *testing.T) {
 	require.Nil(t, b.m.snapshot().QuotaSeats, "all are open")
 	require.Positive(t, scoring.Tokens(b.m.snapshot().Load.Limits.Seats))
 }
+
+// TestAPutOffDrain: the last replica that serves waits for its successor, at most until what runs is to be moved. The machine
+// says when it looks again, and an order takes the place of one that waits.
+func TestAPutOffDrain(t *testing.T) {
+	next := fleet.Peer{ID: "next", Rises: true}
+	far := func(b *bench) *time.Time { return new(b.now.Add(time.Hour)) }
+	for name, c := range map[string]struct {
+		peers []fleet.Peer
+		leave func(b *bench) *time.Time
+		waits bool
+	}{
+		"nobody comes":                   {nil, far, false},
+		"somebody comes":                 {[]fleet.Peer{next}, far, true},
+		"somebody comes, and no hurry":   {[]fleet.Peer{next}, func(*bench) *time.Time { return nil }, true},
+		"somebody comes, but it is time": {[]fleet.Peer{next}, func(b *bench) *time.Time { return new(b.now) }, false},
+		"somebody serves":                {[]fleet.Peer{next, {ID: "other", Serves: true}}, far, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := reach(t, fleet.Ready)
+			b.step(fleet.Beats{Peers: c.peers})
+			b.step(fleet.Drain{Leave: c.leave(b), Keep: true})
+			require.Equal(t, c.waits, b.m.state == fleet.Ready)
+			if !c.waits {
+				return
+			}
+			at, ok := b.m.nextTick()
+			require.True(t, ok)
+			require.False(t, at.After(b.now.Add(successorEvery)))
+			b.now = b.now.Add(successorEvery)
+			b.step(tick{})
+			require.Equal(t, fleet.Ready, b.m.state, "there is nobody yet")
+			b.step(fleet.Beats{Peers: []fleet.Peer{{ID: "next", Serves: true}}})
+			b.now = b.now.Add(successorEvery)
+			b.step(tick{})
+			require.Equal(t, fleet.Draining, b.m.state)
+			require.Nil(t, b.m.putOff)
+		})
+	}
+	b := reach(t, fleet.Ready)
+	b.step(fleet.Beats{Peers: []fleet.Peer{next}})
+	b.step(fleet.Drain{Leave: far(b)})
+	b.step(fleet.Undrain{})
+	b.step(fleet.Beats{})
+	b.now = b.now.Add(time.Minute)
+	b.step(tick{})
+	require.Equal(t, fleet.Ready, b.m.state, "it was asked back")
+}
+
+// TestWhatAnActorLeavesOfOrders: the order that it failed at takes the place of the drain that it had put off.
+func TestWhatAnActorLeavesOfOrders(t *testing.T) {
+	y := NewMemory()
+	ref := fleet.NewRef("r", "m", &stub{}, nil)
+	y.order = fleet.Drain{}
+	y.fail(ref, fleet.Undrain{})
+	y.fail(ref, fleet.Linger{})
+	require.Equal(t, []any{fleet.Linger{}, fleet.Undrain{}}, y.inherit())
+	require.Empty(t, y.inherit())
+}

@@ -11,6 +11,7 @@ import (
 type Memory struct {
 	life   life
 	estate []any
+	order  any // a Drain or an Undrain that is not carried out; nil: none
 
 	tuned atomic.Pointer[tune] // what the feed was told last
 	run   atomic.Uint64        // the last subscription's number
@@ -37,18 +38,19 @@ type life struct {
 func (y *Memory) fail(ref *fleet.Ref, message any) {
 	ref.Fail()
 	switch message.(type) {
-	case fleet.Linger, fleet.AttemptFailed, fleet.Drain, fleet.Undrain: // whoever sent it says it once
-		y.leave(message)
+	case fleet.Linger, fleet.AttemptFailed: // whoever sent it says it once
+		y.estate = append(y.estate, message)
+	case fleet.Drain, fleet.Undrain: // it takes the place of one that was put off
+		y.order = message
 	}
 }
-
-// leave keeps a message for the actor's next instance. Each instance leaves two at most: an order that it has put off, and
-// what it failed at.
-func (y *Memory) leave(message any) { y.estate = append(y.estate, message) }
 
 // inherit takes what the instances before have left, in order. What breaks this one too is not tried again.
 func (y *Memory) inherit() []any {
 	estate := y.estate
-	y.estate = nil
+	if y.order != nil {
+		estate = append(estate, y.order)
+	}
+	y.estate, y.order = nil, nil
 	return estate
 }

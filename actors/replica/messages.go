@@ -50,6 +50,4 @@ type (
 	}
 	// tick: the time that the machine asked for has come. From a timer.
 	tick struct{}
-	// drainAgain: a Drain was put off, and is looked at again. From a timer.
-	drainAgain struct{}
 )

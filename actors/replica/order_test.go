@@ -56,11 +56,18 @@ func spawnedIn(t *testing.T, accord *fleet.Accord, e engine.Engine, alone func()
 	m, err := meter.New(meter.DefaultConfig())
 	require.NoError(t, err)
 	ref := fleet.NewRef("r", "m", e, system.Root)
+	next := fleet.NewRef("next", "m", e, system.Root) // its snapshot says that it is starting
+	others := func() []*fleet.Ref {
+		if alone() {
+			return []*fleet.Ref{ref, next}
+		}
+		return deafShell{}.Others()
+	}
 	pid := system.Root.Spawn(Props(testConfig(), Deps{
 		Accord: accord, Settled: func(*fleet.Spoken) {}, Ranks: func([]int) {},
 		Ref: ref, Memory: NewMemory(), Indexes: NewIndexes("m"), Log: log, Meter: m.Register("r", "m"), Failed: func(supervise.Failed) {},
 		TellRouter: func(any) {}, Announce: func(scoring.ReplicaID, uint64) int { return 0 },
-		Evict: func(fleet.Leaving) {}, Others: deafShell{}.Others, Successor: alone, Gone: func() {},
+		Evict: func(fleet.Leaving) {}, Others: others, Gone: func() {},
 		Middleware: func(string) actor.ReceiverMiddleware { return blow },
 		Supervise:  supervise.DefaultConfig(), Seed: 1,
 	}))

@@ -72,7 +72,6 @@ func newNode(t *testing.T, engines ...*script) *node {
 				n.live.Tell(Leave{Ref: ref, Leaving: leaving})
 			},
 			Others:     func() []*fleet.Ref { return n.refs },
-			Successor:  func() bool { return false },
 			Middleware: n.middleware, Supervise: supervise.DefaultConfig(),
 		}).Configure(actor.WithGuardian(strategy))))
 	}

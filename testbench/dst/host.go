@@ -1,7 +1,6 @@
 package dst
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -285,8 +284,7 @@ type canaryDone struct {
 // Evict implements replica.Shell.
 func (h *host) Evict(leaving fleet.Leaving) {
 	w := h.w
-	other := func(r *fleet.Ref) bool { return r != h.ref && r.Snapshot().Serves() }
-	if !slices.ContainsFunc(w.router.fleet, other) {
+	if !fleet.OtherServes(h.Others(), h.ref) {
 		return
 	}
 	w.note(noteEvict, h.n, leaving.Incarnation, 0)
