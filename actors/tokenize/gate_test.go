@@ -39,12 +39,19 @@ func TestGate(t *testing.T) {
 	g.Release(Short)
 	require.True(t, g.Idle())
 
-	j := &job{lane: Whole}
+	j := &job{}
 	require.True(t, g.TryAcquire(Whole, "a", nil))
+	before := j.take(Whole)
 	for range 3 {
-		j.release(g)
+		before.release(g)
 	}
-	require.True(t, g.Idle(), "a job gives its slot back once")
+	require.True(t, g.Idle(), "a step gives its slot back once")
+	require.True(t, g.TryAcquire(Slices, "a", nil))
+	now := j.take(Slices)
+	before.release(g)
+	require.False(t, g.Idle(), "and never that of the next one")
+	now.release(g)
+	require.True(t, g.Idle())
 }
 
 // TestSlots: short inputs have as many as were asked for, slices one less, and every lane has one.

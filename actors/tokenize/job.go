@@ -32,15 +32,34 @@ type job struct {
 	running bool
 	gone    bool // nobody wants its result any more
 
-	took     time.Duration // its steps; the pool's
-	work     work          // the worker's, while it runs
-	released atomic.Bool   // the slot of the step that runs was given back
+	took time.Duration // its steps; the pool's
+	work work          // the worker's, while it runs
+	slot *slot
+	// first is the slot of the first step, which is the only one of most jobs.
+	first slot
 }
 
-// release gives the slot of a job's step back, once.
-func (j *job) release(g *Gate) {
-	if j.released.CompareAndSwap(false, true) {
-		g.Release(j.lane)
+// slot is one of the node's, held by a step. Whoever is done with the step first gives it back.
+type slot struct {
+	lane     Lane
+	released atomic.Bool
+}
+
+// take makes a slot of a lane that of a job's next step: a step before it may not have heard yet that its own was given back.
+func (j *job) take(lane Lane) *slot {
+	if j.slot == nil {
+		j.slot = &j.first
+	} else {
+		j.slot = &slot{}
+	}
+	j.slot.lane = lane
+	return j.slot
+}
+
+// release gives the slot back, once.
+func (s *slot) release(g *Gate) {
+	if s.released.CompareAndSwap(false, true) {
+		g.Release(s.lane)
 	}
 }
 

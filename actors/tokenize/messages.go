@@ -37,7 +37,10 @@ type (
 )
 
 // run is a step of a job for a worker.
-type run struct{ job *job }
+type run struct {
+	job  *job
+	slot *slot
+}
 
 // Tokenized answers Tokenize.
 type Tokenized struct {

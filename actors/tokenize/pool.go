@@ -134,7 +134,7 @@ func (p *pool) spawnWorker(c actor.Context, lane Lane) {
 			w := &worker{encoder: p.encoder, gate: p.deps.Gate, lane: lane, pool: self, instance: p.instance}
 			return supervise.Final(w, func(message any) {
 				if m, ok := message.(run); ok {
-					m.job.release(p.deps.Gate)
+					m.slot.release(p.deps.Gate)
 				}
 			})
 		},
@@ -146,7 +146,7 @@ func (p *pool) spawnWorker(c actor.Context, lane Lane) {
 func (p *pool) stop() {
 	p.Strategy.Close()
 	for j := range p.running {
-		j.release(p.deps.Gate) // its worker may be stopped before it takes it
+		j.slot.release(p.deps.Gate) // its worker may be stopped before it takes it
 	}
 	for _, j := range p.m.jobs { // bare tokenizations have nobody who asks again
 		if j.bare != nil {
@@ -199,12 +199,11 @@ func (p *pool) runNext(c actor.Context) {
 				break
 			}
 			j := p.m.next(time.Now(), lane)
-			j.released.Store(false)
 			last := len(p.idle[lane]) - 1
 			w := p.idle[lane][last]
 			p.idle[lane] = p.idle[lane][:last]
 			p.running[j] = struct{}{}
-			c.Send(w, run{j})
+			c.Send(w, run{j, j.take(lane)})
 		}
 	}
 }

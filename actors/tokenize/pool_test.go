@@ -109,12 +109,33 @@ func (o *office) tokenize(text string) Tokenized {
 	return Tokenized{prompts, err}
 }
 
-// submit runs a request: it is refused as soon as its prompt is known.
-func (o *office) submit(tenant string, text string) *stream.Response {
+// submit runs a request for a text: it is refused as soon as its prompt is known.
+func (o *office) submit(tenant, text string) *stream.Response {
+	return o.ask(tenant, stream.Input{Texts: []string{text}})
+}
+
+func (o *office) ask(tenant string, in stream.Input) *stream.Response {
 	return stream.Start(stream.DefaultConfig(), stream.Deps{
 		Live: o.live, Log: slog.New(slog.DiscardHandler), Router: o.handle.Tell,
 		Model: stream.Model{Name: "m", Decoder: undecoded{}}, Ended: func(stream.Summary) {},
-	}, &stream.Request{Model: "m", N: 1, Arrival: time.Now(), Tenant: tenant, Input: stream.Input{Texts: []string{text}}})
+	}, &stream.Request{Model: "m", N: 1, Arrival: time.Now(), Tenant: tenant, Input: in})
+}
+
+// came lists the prompts that have come to the router.
+func (o *office) came() []stream.Prompt {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var out []stream.Prompt
+	for _, sub := range o.routed {
+		out = append(out, sub.Prompts...)
+	}
+	return out
+}
+
+// idle waits until nothing waits or runs.
+func (o *office) idle(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return o.handle.Stats() == Stats{} && o.gate.Idle() && o.live.Len() == 0 }, time.Minute, time.Millisecond)
 }
 
 // undecoded is the decoder of requests that are never answered.
@@ -282,6 +303,7 @@ func TestASlotOfAWithdrawnJob(t *testing.T) {
 	require.True(t, p.m.add(time.Now(), j))
 	require.True(t, g.TryAcquire(Short, "m", nil))
 	require.Equal(t, j, p.m.next(time.Now(), Short))
+	j.take(Short)
 	p.running[j] = struct{}{}
 	require.Equal(t, j, p.m.withdraw(time.Now(), j.owner.Call, 1))
 	p.stop()

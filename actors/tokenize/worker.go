@@ -23,7 +23,7 @@ func (w *worker) Receive(c actor.Context) {
 	case run:
 		began := time.Now()
 		result := w.encoder.step(m.job)
-		m.job.release(w.gate)
+		m.slot.release(w.gate)
 		c.Send(w.pool, ran{job: m.job, result: result, took: time.Since(began)})
 		c.Send(w.pool, ready{c.Self(), w.lane, w.instance})
 	}
@@ -34,7 +34,7 @@ func releaseOnPanic(gate *Gate) actor.ReceiverMiddleware {
 	return func(next actor.ReceiverFunc) actor.ReceiverFunc {
 		return func(c actor.ReceiverContext, env *actor.MessageEnvelope) {
 			if m, ok := env.Message.(run); ok {
-				defer m.job.release(gate)
+				defer m.slot.release(gate)
 			}
 			next(c, env)
 		}

@@ -2,6 +2,7 @@ package hf
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"unicode/utf8"
 )
@@ -11,8 +12,13 @@ type bound struct {
 	// longest is how many bytes of normalized text one id can stand for at most; 0: nothing is known, because something on the
 	// way drops text, or makes one id of any length of it.
 	longest int
+	// shares are, by byte, what part of an id it is at least: one divided by the length of the longest token that has it. The sum
+	// over a token's bytes is never more than one.
+	shares [256]float64
 	// composes: the normalizer is NFC, which makes one character of a letter and its marks.
 	composes bool
+	// spells: the normalizer spells blanks in another way.
+	spells bool
 }
 
 // composition is how many bytes outside ASCII NFC can leave one byte of: a mark of two bytes or a pair of them may vanish in
@@ -31,14 +37,18 @@ func newBound(p *pipeline, v *vocabulary) bound {
 		switch s := &p.normalizers[i]; {
 		case s.Type == "NFC":
 			b.composes = true
-		case s.Type == "Prepend", s.Type == "Replace" && s.Pattern.String != nil && len(s.Content) >= len(*s.Pattern.String):
+		case s.Type == "Prepend":
+		case s.spacesOnly():
+			b.spells = true
 		default:
 			return bound{}
 		}
 	}
 	for i := range p.pretokenizers {
 		switch s := &p.pretokenizers[i]; s.Type {
-		case "ByteLevel", "Digits", "Metaspace":
+		case "ByteLevel", "Digits":
+		case "Metaspace":
+			b.spells = true
 		case "Split":
 			if s.Behavior == "Removed" {
 				return bound{}
@@ -47,8 +57,52 @@ func newBound(p *pipeline, v *vocabulary) bound {
 			return bound{}
 		}
 	}
-	b.longest = longestToken(v, byteLevel)
+	b.measure(v, byteLevel)
 	return b
+}
+
+// measure finds the longest tokens.
+func (b *bound) measure(v *vocabulary, byteLevel bool) {
+	var bytes map[rune]byte // in byte-level vocabularies a character is a byte
+	if byteLevel {
+		bytes = map[rune]byte{}
+		for i := range 256 {
+			r, _ := utf8.DecodeRuneInString(byteCharacter(byte(i)))
+			bytes[r] = byte(i)
+		}
+	}
+	longest := [256]int{}
+	note := func(token string) {
+		b.longest = max(b.longest, len(token))
+		for i := range len(token) {
+			longest[token[i]] = max(longest[token[i]], len(token))
+		}
+	}
+	for token := range v.ids {
+		if byteLevel {
+			token = spelled(token, bytes)
+		}
+		note(token)
+	}
+	for _, t := range v.added {
+		note(t.Content)
+	}
+	for i := range longest {
+		b.shares[i] = 1 / float64(max(1, longest[i]))
+	}
+}
+
+// spelled is the text of a byte-level token; of one that is spelled otherwise, itself.
+func spelled(token string, bytes map[rune]byte) string {
+	text := make([]byte, 0, len(token))
+	for _, r := range token {
+		c, ok := bytes[r]
+		if !ok {
+			return token
+		}
+		text = append(text, c)
+	}
+	return string(text)
 }
 
 // atLeast is how many ids a text has at least.
@@ -56,18 +110,22 @@ func (b *bound) atLeast(text string) int {
 	if b.longest == 0 {
 		return 0
 	}
-	bytes := len(text)
-	if b.composes {
-		beyond := 0
-		for i := range len(text) {
-			if text[i] >= utf8.RuneSelf {
-				beyond++
-			}
+	least, any := 0.0, 1/float64(b.longest)
+	for i := range len(text) {
+		switch c := text[i]; {
+		case b.composes && c >= utf8.RuneSelf:
+			least += any / composition
+		case b.composes && i+1 < len(text) && text[i+1] >= utf8.RuneSelf, b.spells && c == ' ':
+			least += any // what becomes of it is another character
+		default:
+			least += b.shares[c]
 		}
-		bytes -= beyond - beyond/composition
 	}
-	return (bytes + b.longest - 1) / b.longest
+	return int(math.Ceil(least - slack*float64(len(text))))
 }
+
+// slack is more than the sum of floating point numbers can be too large by, a byte.
+const slack = 1e-9
 
 // spellsBytes says whether a vocabulary has every byte, so that no character is unknown to it.
 func spellsBytes(v *vocabulary, spell func(byte) string) bool {
@@ -81,19 +139,3 @@ func spellsBytes(v *vocabulary, spell func(byte) string) bool {
 
 // byteFallback is how SentencePiece vocabularies spell a byte.
 func byteFallback(b byte) string { return fmt.Sprintf("<0x%02X>", b) }
-
-// longestToken is how many bytes of text one id can stand for.
-func longestToken(v *vocabulary, byteLevel bool) int {
-	longest := 1
-	for token := range v.ids {
-		n := len(token)
-		if byteLevel { // a character there is a byte
-			n = utf8.RuneCountInString(token)
-		}
-		longest = max(longest, n)
-	}
-	for _, t := range v.added {
-		longest = max(longest, len(t.Content))
-	}
-	return longest
-}

@@ -37,7 +37,8 @@
 // rstrip, with a normalizer or pre-tokenizer that the rules above do not name, and in Unigram and WordPiece models, texts are cut
 // before added tokens alone.
 //
-// [Tokenizer.AtLeast] is a lower bound on a text's ids: its bytes divided by those of the longest token. There is none (0) where the
+// [Tokenizer.AtLeast] is a lower bound on a text's ids: its bytes, each divided by the length of the longest token that has that
+// byte, which is at least the text's length divided by that of the longest token. There is none (0) where the
 // normalizer or the pre-tokenizer drops text, and where unknown characters become one token, however many they are.
 //
 // # The static library

@@ -97,7 +97,8 @@ func (t *Tokenizer) Check(text string) error {
 	return nil
 }
 
-// AtLeast is how many ids a text has at least, without encoding it: its bytes divided by those of the vocabulary's longest token.
+// AtLeast is how many ids a text has at least, without encoding it: each byte counts with one divided by the length of the longest
+// token of the vocabulary that has that byte.
 // It is 0 where that proves nothing, as with a normalizer that drops text.
 func (t *Tokenizer) AtLeast(text string) int { return t.bound.atLeast(text) }
 
