@@ -184,19 +184,23 @@ func TestCannotFit(t *testing.T) {
 		encodes int // at most
 	}{
 		"by its bytes": {
-			Limits{SequenceTokens: new(1000)}, says(randomLetters(100_000)),
+			Limits{SequenceTokens: new(1000)},
+			says(randomLetters(100_000)),
 			"this model's maximum context length is 1000 tokens, but the prompt has at least", "messages", 0,
 		},
 		"by the operator's limit": {
-			Limits{PromptTokens: new(1000)}, stream.Input{Texts: []string{"a", randomLetters(100_000)}},
+			Limits{PromptTokens: new(1000)},
+			stream.Input{Texts: []string{"a", randomLetters(100_000)}},
 			"but this server takes at most 1000; shorten the prompt", "prompt", 0,
 		},
 		"by its messages": {
-			Limits{SequenceTokens: new(1000)}, stream.Input{Chat: &chat.Request{Messages: []byte(many)}},
+			Limits{SequenceTokens: new(1000)},
+			stream.Input{Chat: &chat.Request{Messages: []byte(many)}},
 			"this model's maximum context length is 1000 tokens, but there are 1001 messages; send fewer", "messages", 0,
 		},
 		"by what is encoded so far": {
-			Limits{SequenceTokens: new(60_000)}, says(prose),
+			Limits{SequenceTokens: new(60_000)},
+			says(prose),
 			"this model's maximum context length is 60000 tokens, but the prompt has at least", "messages", 3,
 		},
 	} {
@@ -236,7 +240,7 @@ func TestARouterThatFailsCostsNoWork(t *testing.T) {
 	o, h := openHeld(t, 2, func(text string) bool { return len(text) > 1<<10 })
 	r := o.ask("default", says(prose))
 	<-h.begun
-	for range 3 {
+	for range 2 {
 		o.live.TellModel("m", stream.RouterRestarted{})
 	}
 	close(h.release)

@@ -110,13 +110,13 @@ func (b *bound) atLeast(text string) int {
 	if b.longest == 0 {
 		return 0
 	}
-	least, any := 0.0, 1/float64(b.longest)
+	least, other := 0.0, 1/float64(b.longest)
 	for i := range len(text) {
 		switch c := text[i]; {
 		case b.composes && c >= utf8.RuneSelf:
-			least += any / composition
+			least += other / composition
 		case b.composes && i+1 < len(text) && text[i+1] >= utf8.RuneSelf, b.spells && c == ' ':
-			least += any // what becomes of it is another character
+			least += other // what becomes of it is another character
 		default:
 			least += b.shares[c]
 		}
