@@ -233,7 +233,7 @@ func (m *Machine) refusal(r *Submit) *engine.Failure {
 	}
 	if r.LoRA != "" && !m.hasAdapter(r.LoRA) {
 		return &engine.Failure{
-			Kind: engine.Operator, FromEngine: true, Status: http.StatusNotFound,
+			Kind: engine.Operator, FromEngine: true, Status: http.StatusNotFound, Missing: true,
 			Message: fmt.Sprintf("the adapter %q is not loaded", r.LoRA), Param: "model",
 		}
 	}

@@ -31,6 +31,7 @@ type attempt struct {
 
 	beat fleet.Beat
 	got  []uint32 // by the call
+	over bool     // it has heard the finish: what follows is none of the answer
 }
 
 // why is how Generate ends when the engine has let go.

@@ -269,9 +269,9 @@ func (b *bubble) do(d deed) bool {
 // harms says whether a deed can make a replica take nothing for a while.
 func (d *deed) harms() bool {
 	switch d.fault {
-	case PanicRouter, ClockJump, ClientLeaves, SlowClient, Add, Undrain, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed, NumFaults:
+	case PanicRouter, ClockJump, ClientLeaves, SlowClient, Add, Undrain, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed, Trailing, NumFaults:
 		return false
-	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, ErrorFrame, Cut, MissingFinish, PanicReplica, Drain:
+	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, ErrorFrame, Cut, MissingFinish, PanicReplica, Drain, RefuseOne, ForAnHour:
 	}
 	return true
 }

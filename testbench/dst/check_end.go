@@ -44,7 +44,7 @@ func (w *world) phase() {
 			w.violate(Live, "%s is %s %s after the heal (recovering: %t): %s", h.id, s.State, w.now-w.healed, s.Recovering, s.LastError)
 		}
 	}
-	if ready && !w.waved && w.now-w.healed > 4*time.Second && w.callsOver() && w.fleetEmpty() {
+	if ready && !w.waved && w.now-w.healed > 4*time.Second && w.callsOver() && w.fleetEmpty() && !w.cools() {
 		w.wave()
 	}
 	if w.waved && w.now-w.wavedAt > quietWithin || w.now-w.healed > trustedWithin+2*quietWithin {

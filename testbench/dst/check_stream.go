@@ -19,6 +19,9 @@ func (w *world) failedOn(a *attempt, err error) {
 	}
 	l := a.call.legs[a.place.Leg]
 	l.lastFail = f
+	if f.Kind == engine.Operator {
+		w.refusalSeen(a)
+	}
 	if f.Kind != engine.Client && (f.Kind != engine.Shed || !a.call.begun()) {
 		l.failed = append(l.failed, failedOn{a.host, a.place.Incarnation})
 	}

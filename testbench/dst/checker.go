@@ -25,6 +25,7 @@ const (
 	Index                        // overlap is what the present feed has said
 	Live                         // after the heal every replica serves again in time
 	Cancel                       // who leaves is gone in the same step
+	OneRequest                   // one request never takes a replica out
 	Sanity                       // the code under test did not panic and answered as its contract says
 
 	NumCheckers
@@ -32,7 +33,7 @@ const (
 
 var checkerNames = [NumCheckers]string{
 	"grant", "growth", "cover", "once", "zero", "outcome", "class", "share", "hold", "exclusion", "amplification", "output", "index", "live",
-	"cancel", "sanity",
+	"cancel", "one request", "sanity",
 }
 
 // String returns the invariant's name.

@@ -55,7 +55,8 @@ func (p *process) suffer(d deed) {
 		}
 	case KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed:
 		p.trouble = d.fault
-	case ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, ClockJump, ClientLeaves, SlowClient, Drain, Add, Undrain, NumFaults:
+	case ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, ClockJump, ClientLeaves, SlowClient, Drain, Add, Undrain, RefuseOne, ForAnHour, Trailing,
+		NumFaults:
 		// not the process's
 	}
 }

@@ -68,6 +68,14 @@
 // have a generator of their own, too. A drained replica may hold nothing against the answers that it gave up, so that once all are back
 // nobody who could be served waits (Hold) or fails (Outcome).
 //
+// # Single requests
+//
+// In about a third of the seeds engines do something odd for one request's sake: they refuse a kind of prompt as if they refused us (with
+// a status of its own each time, the same on every replica), the first one asked sheds another and wants to be left alone for an hour,
+// and answers go on after their finish. These requests have a generator of their own, too. OneRequest holds a replica that is taken for
+// one that refuses us against what it has refused since its last answer, and the time for which it is left alone against the bound;
+// Output sees whether what follows a finish is taken for a part of the answer.
+//
 // # How the checkers are checked
 //
 // A [Plant] alters what goes into or comes out of a machine, as a bug there would: a release dropped, a claim altered. The

@@ -19,6 +19,9 @@ func TestSeeds(t *testing.T) {
 	require.GreaterOrEqual(t, total.Hedges, uint64(seeds/2))
 	require.GreaterOrEqual(t, total.HedgesWon, uint64(seeds/16))
 
+	for _, f := range []dst.Fault{dst.RefuseOne, dst.ForAnHour, dst.Trailing} {
+		require.Positive(t, total.Coverage[f][dst.Decode], "%s", f)
+	}
 	for state, least := range map[fleet.IndexState]uint64{
 		fleet.IndexVoid: 4 * seeds, fleet.IndexLive: 4 * seeds, fleet.IndexReplaying: 2 * seeds, fleet.IndexPartial: seeds / 2,
 		fleet.IndexApproximate: seeds / 2,

@@ -32,6 +32,9 @@ const (
 	Drain                      // a replica is drained and leaves
 	Add                        // a replica joins
 	Undrain                    // a replica that was drained to stay is asked back
+	RefuseOne                  // an engine refuses one request as if it refused us
+	ForAnHour                  // an engine sheds a request and asks to be left alone for an hour
+	Trailing                   // an answer goes on after its finish
 
 	NumFaults
 )
@@ -39,7 +42,7 @@ const (
 var faultNames = [NumFaults]string{
 	"kill", "restart", "stop", "hung core", "slow", "5xx", "shed", "distrust", "error frame", "cut", "missing finish",
 	"panic replica", "panic router", "kv lost", "kv doubled", "kv reordered", "kv garbled", "kv delayed", "clock jump",
-	"client leaves", "slow client", "drain", "add", "undrain",
+	"client leaves", "slow client", "drain", "add", "undrain", "refuse one", "for an hour", "trailing",
 }
 
 // String returns the fault's name in logs and tables.

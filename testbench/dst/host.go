@@ -41,6 +41,7 @@ type host struct {
 	readyAt    time.Duration // since when it is ready without a break; none: it is not
 	troubled   time.Duration // when it was last in trouble that it may show
 	served     int           // first tokens since the heal
+	refusals   []refusedCall // in a row
 }
 
 const none = time.Duration(-1)
@@ -108,6 +109,7 @@ func (h *host) shell() replica.Shell {
 
 // receive implements recipient.
 func (h *host) receive(message any) {
+	h.evidence(message)
 	if h.panics {
 		h.panic(message)
 		return
@@ -203,6 +205,7 @@ func (h *host) Refuse(t scoring.Ticket, why ledger.Reason) {
 
 // Publish implements replica.Shell.
 func (h *host) Publish(s *fleet.Snapshot, room bool) {
+	h.w.checkCooling(h, s)
 	if s.State == fleet.Ready && !s.Recovering {
 		if h.readyAt == none {
 			h.readyAt = h.w.now
@@ -233,6 +236,9 @@ func (h *host) VoidIndex() { h.feed.box.post(&h.box, voiding{}) }
 func (h *host) Entered(from, to fleet.State, why string) {
 	h.w.note(noteState, h.n, uint64(from), uint64(to))
 	h.w.explain("%s: %s, was %s: %s", h.id, to, from, why)
+	if to == fleet.Degraded {
+		h.w.checkDegraded(h)
+	}
 	if to == fleet.Gone && !h.gone {
 		h.gone = true
 		h.w.leave(h)

@@ -24,6 +24,7 @@ type plan struct {
 	router               router.Config
 	tiers                tiers
 	recalls              recalls
+	singles              singles
 	stream               stream.Config
 }
 
@@ -76,6 +77,7 @@ func (w *world) drawPlan() {
 	p.tiers = drawTiers(w.cfg.Seed)
 	p.tiers.set(&p.router)
 	p.recalls = drawRecalls(w.cfg.Seed)
+	p.singles = drawSingles(w.cfg.Seed)
 }
 
 const (

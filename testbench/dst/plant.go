@@ -267,6 +267,14 @@ func routePlants() []Plant {
 			}
 			return &altered
 		}},
+		{Name: "refusals of one kind of request taken for many", Catches: OneRequest, toReplica: func(_ *host, message any) any {
+			failed, ok := message.(fleet.AttemptFailed)
+			if ok {
+				failed.Of.Head = failed.Claim.Ticket.Number
+				return failed
+			}
+			return message
+		}},
 		{Name: "a replica that stays out", Catches: Live, toReplica: func(h *host, message any) any {
 			if _, ok := message.(replica.Probed); ok && h.n == 2 && h.p.lives > 1 {
 				return nil

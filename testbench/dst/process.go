@@ -108,7 +108,7 @@ func (p *process) feed(e *event) {
 var (
 	errRefused = &engine.Failure{Kind: engine.Refused, Message: "connection refused"}
 	errReset   = &engine.Failure{Kind: engine.Broken, Message: "connection reset"}
-	errNoEnd   = &engine.Failure{Kind: engine.Broken, Message: "the stream ended without a finish"}
+	errNoEnd   = &engine.Failure{Kind: engine.Broken, Unfinished: true, Message: "the stream ended without a finish"}
 	errSaid    = &engine.Failure{Kind: engine.Broken, FromEngine: true, Status: http.StatusInternalServerError, Message: "internal error"}
 	errBusy    = &engine.Failure{Kind: engine.Shed, FromEngine: true, Status: http.StatusServiceUnavailable, Message: "busy"}
 	errLimited = &engine.Failure{Kind: engine.Shed, FromEngine: true, Status: http.StatusTooManyRequests, RetryAfter: time.Second, Message: "too many requests"}
@@ -119,6 +119,9 @@ var (
 // turnAway refuses a request at the door.
 func (p *process) turnAway(a *attempt) bool {
 	w := p.w
+	if p.oddly(a) {
+		return true
+	}
 	if p.refuses == NumFaults {
 		return false
 	}
@@ -199,6 +202,7 @@ func (p *process) emit(e sim.Emit) {
 	}
 	w.carry(a, e.Event)
 	if last {
+		p.trail(a)
 		w.comeBack(a, w.network(), nil)
 	}
 }

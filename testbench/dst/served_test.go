@@ -127,8 +127,11 @@ func (b *bubble) frame(a *attempt, e *engine.Event) {
 		return
 	}
 	for _, t := range e.Tokens {
-		a.got = append(a.got, t.ID)
+		if !a.over {
+			a.got = append(a.got, t.ID)
+		}
 	}
+	a.over = a.over || e.Finish != nil
 	f.tell(func() { f.events = append(f.events, *e) })
 }
 

@@ -76,7 +76,7 @@ func (w *world) inject(f Fault, prey *attempt) {
 			w.explain("fault: %s", f)
 		}
 		return
-	case Undrain, NumFaults: // an order takes it back, or none
+	case Undrain, RefuseOne, ForAnHour, Trailing, NumFaults: // an order takes it back, a request brings it along, or none
 		return
 	}
 	w.cover(f, w.phasesOn(h))
@@ -133,7 +133,8 @@ func (w *world) harm(f Fault, h *host) bool {
 		if !h.feed.link.hears() {
 			return false
 		}
-	case ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, ClockJump, ClientLeaves, SlowClient, Drain, Add, Undrain, NumFaults:
+	case ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, ClockJump, ClientLeaves, SlowClient, Drain, Add, Undrain, RefuseOne, ForAnHour,
+		Trailing, NumFaults:
 		return false
 	}
 	w.did(d)

@@ -77,6 +77,7 @@ type world struct {
 	kvBatches uint64
 	bad       *Violation
 	coverage  Coverage
+	refused   map[uint64]refusedCall // by the attempt's ticket
 	index     IndexSeen
 	held      []prefix.Overlap // scratch
 
@@ -123,7 +124,7 @@ type ticketRecord struct {
 func newWorld(cfg Config) *world {
 	return &world{
 		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x9e3779b97f4a7c15)), base: dawn(),
-		log: record{out: cfg.Log}, indexes: replica.NewIndexes(modelName), byHandle: map[*stream.Call]*call{},
+		log: record{out: cfg.Log}, indexes: replica.NewIndexes(modelName), byHandle: map[*stream.Call]*call{}, refused: map[uint64]refusedCall{},
 		tickets: make([]ticketRecord, 1, 256), healed: none, budget: stream.NewBudget(),
 	}
 }
@@ -185,6 +186,7 @@ func (w *world) begins() {
 	w.in(watchEvery, evWatch)
 	w.rush()
 	w.recall()
+	w.single()
 }
 
 func (w *world) dispatch(e *event) {
@@ -283,15 +285,17 @@ func (w *world) frame(e *event) {
 	if !ok || a.returned {
 		return
 	}
-	if !a.cancelled {
+	over := a.over
+	if !a.cancelled && !over {
 		for _, t := range ev.Tokens {
 			a.got = append(a.got, t.ID)
 		}
+		a.over = ev.Finish != nil
 	}
 	if a.call == nil {
 		return // a canary's
 	}
-	if len(ev.Tokens) > 0 || ev.Finish != nil {
+	if !over && (len(ev.Tokens) > 0 || ev.Finish != nil) {
 		a.beat.Heard(w.time())
 		a.host.books.token()
 	}

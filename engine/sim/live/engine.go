@@ -149,7 +149,7 @@ func (e *Engine) refusal(req engine.Request) *engine.Failure {
 	}
 	if req.Model != "" && req.Model != e.cfg.Sim.Model {
 		return &engine.Failure{
-			Kind: engine.Operator, FromEngine: true, Status: http.StatusNotFound,
+			Kind: engine.Operator, FromEngine: true, Status: http.StatusNotFound, Missing: true,
 			Message: fmt.Sprintf("the model %q does not exist", req.Model), Param: "model",
 		}
 	}
