@@ -252,6 +252,7 @@ func (b *bubble) do(d deed) bool {
 			}
 		})
 	case ClockJump: // nobody can set the clock of a bubble
+	case RefuseOne, ForAnHour, Trailing: // a request brings it along
 	case NumFaults:
 		w.healed = w.now
 		for _, h := range w.hosts {

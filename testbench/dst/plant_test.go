@@ -17,7 +17,7 @@ var foundAt = map[string]uint64{
 	"linger skipped when the client leaves":          1,
 	"growth not told":                                0,
 	"release into a new incarnation":                 405,
-	"ignore incarnation":                             6,
+	"ignore incarnation":                             79,
 	"admit over capacity":                            0,
 	"shared prefix charged to the first holder":      5,
 	"ledger that hears of half the ends":             0,

@@ -43,8 +43,8 @@ func beginning(seed uint64, change func(p *plan)) (all []begun, crowd int, next 
 	return all, crowd, w.rng.Uint64()
 }
 
-// TestOwnGeneratorsChangeNothingElse: fleet, requests and faults of a seed are drawn as if there were no classes, tenants and SLOs, and
-// nobody was drained for a while.
+// TestOwnGeneratorsChangeNothingElse: fleet, requests and faults of a seed are drawn as if there were no classes, tenants and SLOs,
+// nobody was drained for a while, and engines did nothing odd for one request's sake.
 func TestOwnGeneratorsChangeNothingElse(t *testing.T) {
 	t.Parallel()
 	const seeds = 60
@@ -56,7 +56,7 @@ func TestOwnGeneratorsChangeNothingElse(t *testing.T) {
 		if drawRecalls(seed).rng != nil {
 			recalled++
 		}
-		plain, none, next := beginning(seed, func(p *plan) { p.tiers, p.recalls = tiers{}, recalls{} })
+		plain, none, next := beginning(seed, func(p *plan) { p.tiers, p.recalls, p.singles = tiers{}, recalls{}, singles{} })
 		with, crowd, after := beginning(seed, func(*plan) {})
 		require.Zero(t, none)
 		require.Equal(t, plain, with, "seed %d", seed)
