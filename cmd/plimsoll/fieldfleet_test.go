@@ -295,7 +295,9 @@ func TestOneEngineUnderTwoNames(t *testing.T) {
 	require.Contains(t, stderr, "are the same engine, at http://127.0.0.1:"+u.Port()+" and http://localhost:"+u.Port())
 
 	s, operators := operated(t, "--tokenizer", modelDir, "--replica", at("127.0.0.1")+",name=a", "--replica", at("127.0.0.2")+",name=b")
-	s.collect(t, func(line string) bool { return strings.Contains(line, "its engine is that of replica a: the same process answers both") })
+	s.collect(t, func(line string) bool {
+		return strings.Contains(line, "its engine is that of replica a: the same process answers both")
+	})
 	s.awaitStates(t, map[string]int{"ready": 1, "degraded": 1})
 	for range 4 {
 		res := s.call(t, http.MethodPost, "/v1/chat/completions", chatBody("plimsoll-sim", "1")) //nolint:bodyclose // call closes it with the test
