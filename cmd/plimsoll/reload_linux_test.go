@@ -85,7 +85,7 @@ func TestSIGHUPReadsTheReplicaListAgain(t *testing.T) {
 
 	r.lists(t, "", 1, 2, 3) // the last is the operator's
 	r.hup(t, `"msg":"reloaded"`)
-	require.Equal(t, "draining", r.engines(t, r.admin)["engine-a"].State)
+	require.Eventually(t, func() bool { return r.engines(t, r.admin)["engine-a"].State == "draining" }, time.Minute, time.Millisecond)
 	faults(`{}`)
 	whole(t, running)
 	r.await(t, "engine-b", "engine-c", "own")
