@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func certified(t *testing.T, certFile, keyFile string) {
 }
 
 // trusting returns the status of a GET by a client that trusts a certificate alone.
-func trusting(t *testing.T, certificate []byte, url string) int {
+func trusting(t *testing.T, certificate []byte, url string, header ...string) int {
 	t.Helper()
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(certificate))
@@ -44,6 +45,9 @@ func trusting(t *testing.T, certificate []byte, url string) int {
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	require.NoError(t, err)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
 	res, err := (&http.Client{Transport: transport}).Do(req)
 	require.NoError(t, err)
 	_, err = io.Copy(io.Discard, res.Body)
@@ -78,4 +82,32 @@ func TestTheAdminPortTakesTLSToo(t *testing.T) {
 		require.True(t, strings.HasPrefix(url, "https://"), url)
 		require.Equal(t, 200, trusting(t, pem, url+"/health"))
 	}
+}
+
+// A certificate that is renewed, and operators' keys, are used from SIGHUP on, both or neither.
+func TestSIGHUPReadsTheCertificateAndOperatorsKeysAgain(t *testing.T) {
+	dir := t.TempDir()
+	cert, key, keys := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "keys")
+	write := func(text string) { require.NoError(t, os.WriteFile(keys, []byte(text), 0o600)) }
+	certified(t, cert, key)
+	write("ops: first-secret\n")
+	s := start(t, "--tls-cert", cert, "--tls-key", key, "--admin-listen", "127.0.0.1:0", "--admin-key-file", keys)
+	admin := s.operatorsURL(t)
+	status := func(secret string) int {
+		pem, err := os.ReadFile(cert)
+		require.NoError(t, err)
+		return trusting(t, pem, admin+"/admin/replicas", "X-Api-Key", secret)
+	}
+	require.Equal(t, http.StatusOK, status("first-secret"))
+	write("short\n")
+	certified(t, cert+".new", key+".new")
+	require.NoError(t, os.Rename(cert+".new", cert))
+	require.NoError(t, os.Rename(key+".new", key))
+	s.signal(t, syscall.SIGHUP)
+	s.awaitLog(t, "nothing was reloaded")
+	write("ops: second-secret\n")
+	s.signal(t, syscall.SIGHUP)
+	s.awaitLog(t, `"msg":"reloaded"`)
+	require.Equal(t, http.StatusOK, status("second-secret"))
+	require.Equal(t, http.StatusUnauthorized, status("first-secret"))
 }
