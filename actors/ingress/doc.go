@@ -93,7 +93,8 @@
 //
 // Served on /v1/chat/completions:
 //
-//	messages                    required, not empty; parts that are no text go to an engine that renders chats itself, if there is one
+//	messages                    required, not empty, no more than the model's context has tokens; parts that are no text go to an engine
+//	                            that renders chats itself, if there is one
 //	tools                       []: none; calls come back as text, or as tool_calls from an engine that reads its answers itself
 //	tool_choice                 "auto" (with tools), "none"
 //	max_completion_tokens, max_tokens     at least 1; both given: equal; absent: the room left
@@ -103,7 +104,8 @@
 //
 // Served on /v1/completions:
 //
-//	prompt                      required, each one not empty, IDs within the vocabulary
+//	prompt                      required, each one not empty, IDs within the vocabulary; of a text that is certain to be too long the
+//	                            error says how many tokens it has at least
 //	max_tokens                  at least 1; absent: 16
 //	logprobs                    0..20; where the model's engines have it
 //	best_of                     n only

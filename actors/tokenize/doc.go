@@ -21,7 +21,8 @@
 //	slices   at most Config.SliceBytes of a longer input                          N - 1, at least 1
 //	whole    a longer piece of a text, which has no place to be cut at            1
 //
-// N is the number that the [Gate] is made with; its slots are shared by the models of a node. [hf.Tokenizer.Cut] says where a text can be cut without changing its IDs.
+// N is the number that the [Gate] is made with; its slots are shared by the models of a node. Package tokenizer/hf says where a text can
+// be cut without changing its IDs.
 //
 // # Order
 //

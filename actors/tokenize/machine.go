@@ -42,8 +42,17 @@ func newMachine(cfg Config) *machine {
 	return m
 }
 
-// add lets a job in; false if too much waits.
+// add lets a job in, to wait for its first step; false if too much waits.
 func (m *machine) add(now time.Time, j *job) bool {
+	if !m.admit(j) {
+		return false
+	}
+	m.push(now, j)
+	return true
+}
+
+// admit lets a job in that is then begun or pushed; false if too much waits.
+func (m *machine) admit(j *job) bool {
 	j.short = j.bytes <= m.cfg.SliceBytes+jobBytes
 	switch {
 	case j.short:
@@ -74,7 +83,6 @@ func (m *machine) add(now time.Time, j *job) bool {
 	} else {
 		m.bare[j.bare] = j
 	}
-	m.push(now, j)
 	return true
 }
 
@@ -84,6 +92,12 @@ func (m *machine) bound(j *job) (*waiting, int) {
 		return &m.waiting[0], m.cfg.ShortBytes
 	}
 	return &m.waiting[1], m.cfg.LongBytes
+}
+
+// direct begins a job that was let in where nobody waits in its lane: nobody is passed, and a queue would have nothing to order.
+func (m *machine) direct(j *job) {
+	m.begun(j)
+	j.running = true
 }
 
 // begun takes a job off what waits: it has its first step, or is gone before.

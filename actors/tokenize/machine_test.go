@@ -173,6 +173,19 @@ func TestMachineAgainstList(t *testing.T) {
 					did["refused"]++
 				}
 			},
+			"direct": func(t *rapid.T) {
+				j := jobOf(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant"), rapid.IntRange(512, 400_000).Draw(t, "bytes"), now)
+				switch {
+				case !m.admit(j):
+				case m.waits(j.lane):
+					m.push(now, j)
+					waiting = append(waiting, j)
+				default:
+					m.direct(j)
+					running = append(running, j)
+					did["begun at once"]++
+				}
+			},
 			"next": func(t *rapid.T) {
 				lane := Lane(rapid.IntRange(0, int(NumLanes)-1).Draw(t, "lane")) //nolint:gosec // small
 				var of []*job
@@ -248,7 +261,7 @@ func TestMachineAgainstList(t *testing.T) {
 		})
 	})
 	t.Log(did)
-	for _, what := range []string{"added", "refused", "begun", "over", "went on", "left"} {
+	for _, what := range []string{"added", "refused", "begun", "begun at once", "over", "went on", "left"} {
 		require.GreaterOrEqual(t, did[what], 20, what)
 	}
 }

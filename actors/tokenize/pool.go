@@ -43,7 +43,7 @@ type pool struct {
 	deps     Deps
 	encoder  *encoder
 	m        *machine
-	self     *actor.PID
+	wake     func() // tells the pool that a slot of the node may be free
 	instance uint64 // tells messages of a former instance's workers from those of this one's
 	idle     [NumLanes][]*actor.PID
 	running  map[*job]struct{}
@@ -117,13 +117,14 @@ func (p *pool) Receive(c actor.Context) {
 }
 
 func (p *pool) start(c actor.Context) {
-	p.self = c.Self()
+	self, root := c.Self(), c.ActorSystem().Root
+	p.wake = func() { root.Send(self, gateOpen{}) }
 	for lane, n := range slots(p.deps.Gate.n) {
 		for range n {
 			p.spawnWorker(c, Lane(lane)) //nolint:gosec // less than NumLanes
 		}
 	}
-	p.deps.Handle.Attach(p.self)
+	p.deps.Handle.Attach(self)
 	p.deps.Restarted(p.cfg.Model)
 }
 
@@ -181,31 +182,43 @@ func (p *pool) known(sub *stream.Submit, prompts []stream.Prompt) {
 
 func (p *pool) add(c actor.Context, j *job) {
 	j.bytes = inputBytes(j.input)
-	if !p.m.add(time.Now(), j) {
+	if !p.m.admit(j) {
 		p.answer(j, nil, &fault.Fault{
 			Kind: fault.Contended, Message: "too much text waits to be tokenized; try again later", RetryAfter: time.Second,
 		})
 		return
 	}
+	if !p.m.waits(j.lane) && p.free(j.lane) {
+		p.m.direct(j)
+		p.run(c, j)
+		return
+	}
+	p.m.push(time.Now(), j)
 	p.runNext(c)
 }
 
 // runNext gives steps to workers, in each lane as long as both and a slot of the node are free.
 func (p *pool) runNext(c actor.Context) {
-	self, root := p.self, c.ActorSystem().Root
 	for lane := range NumLanes {
-		for len(p.idle[lane]) > 0 && p.m.waits(lane) {
-			if !p.deps.Gate.TryAcquire(lane, p.cfg.Model, func() { root.Send(self, gateOpen{}) }) {
-				break
-			}
-			j := p.m.next(time.Now(), lane)
-			last := len(p.idle[lane]) - 1
-			w := p.idle[lane][last]
-			p.idle[lane] = p.idle[lane][:last]
-			p.running[j] = struct{}{}
-			c.Send(w, run{j, j.take(lane)})
+		for p.m.waits(lane) && p.free(lane) {
+			p.run(c, p.m.next(time.Now(), lane))
 		}
 	}
+}
+
+// free takes a slot of the node for an idle worker of a lane; false if there is none of one of them.
+func (p *pool) free(lane Lane) bool {
+	return len(p.idle[lane]) > 0 && p.deps.Gate.TryAcquire(lane, p.cfg.Model, p.wake)
+}
+
+// run gives a job's step to an idle worker, of whose slot free has taken care.
+func (p *pool) run(c actor.Context, j *job) {
+	lane := j.lane
+	last := len(p.idle[lane]) - 1
+	w := p.idle[lane][last]
+	p.idle[lane] = p.idle[lane][:last]
+	p.running[j] = struct{}{}
+	c.Send(w, run{j, j.take(lane)})
 }
 
 func (p *pool) ran(c actor.Context, r ran) {
