@@ -14,7 +14,7 @@ type Engine interface {
 	// Capabilities says what the adapter and its engine can do. It does not change during the value's life.
 	Capabilities() Capabilities
 	// Probe asks the engine how it is. It returns an error if the engine cannot serve now: a [*Failure] of kind
-	// Refused (nobody listens), Shed (it listens but is still loading), Operator (it refuses our key) or Broken.
+	// Refused (nobody listens), Shed (it listens but is still loading), Operator (it refuses our key), Local (it could not be asked) or Broken.
 	Probe(ctx context.Context) (Status, error)
 	// Generate runs one attempt and calls emit for each event, in order, from one goroutine. See the package comment
 	// for what its return says.

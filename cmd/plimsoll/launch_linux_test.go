@@ -83,7 +83,7 @@ func startLaunched(t *testing.T, args ...string) (s *server, admin string) {
 
 func TestAStartedEngineComesBackAfterACrash(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "own-{index}.log")
-	s, admin := startLaunched(t, "--launch", simulatedEngine(",count=1,name=logged,log-file="+file))
+	s, admin := startLaunched(t, "--hang-restart", "2s", "--launch", simulatedEngine(",count=1,name=logged,log-file="+file))
 	before := s.awaitEngine(t, admin, "own-1", ready)
 	other := s.engines(t, admin)["own-2"]
 	require.NotEqual(t, before.Process.Port, other.Process.Port)
