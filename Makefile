@@ -122,8 +122,9 @@ dst-actors: tokenizers-lib ## run SEEDS (200) seeds, from seed FIRST (0) on, thr
 	DST_ACTORS_SEEDS=$(or $(SEEDS),200) DST_ACTORS_FIRST=$(or $(FIRST),0) go test -race -count 1 -timeout 2h -v -run '^TestTheActorsAnswerTheSame$$' ./testbench/dst | grep -v '^ *\(=== \|--- PASS\)'
 
 .PHONY: dst-plants
-dst-plants: build ## plant each known kind of bug in the simulated code, and see its checker find it within 1000 seeds
+dst-plants: build ## plant each known kind of bug at the borders of the simulated code and inside it, and see its checker find it within 1000 seeds
 	@bin/plimsoll dst --plants --first 0 --seeds 1000
+	@go run ./testbench/dst/inside -first 0 -seeds 1000
 
 ##@ Measure
 .PHONY: bench

@@ -168,4 +168,6 @@ type Capabilities struct {
 	KVEvents      bool          // the engine implements KVSource
 	KVCopies      prefix.Copies // how its events count a block that is stored again
 	Chat          bool          // takes Request.ChatBody
+	// LostMost is how many tokens it may have computed beyond those that it has told of, because it tells of no ID inside a character.
+	LostMost int
 }

@@ -215,7 +215,8 @@ func (m *machine) milestones(at time.Time, a *attempt) {
 		}})
 		return
 	}
-	every := max(16, int(p.BlockTokens))
+	// What the replica has not heard of is booked up to a block ahead, also where the engine is ahead of what it tells.
+	every := max(16, int(p.BlockTokens)) - p.Ref.Capabilities.LostMost
 	if n := a.produced - a.reported; n >= every {
 		m.emit(toReplica{p.Ref, fleet.Progress{Ticket: p.Claim.Ticket, Produced: scoring.Tokens(a.produced)}})
 		m.emit(toRouter{Steps{

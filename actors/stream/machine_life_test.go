@@ -522,3 +522,12 @@ func TestAFirstFrameOfManyTokensIsReported(t *testing.T) {
 	without(t, r.do(text(1, "bcdefghijklmno")), "p: progress 1 29")
 	with(t, r.do(text(1, "bc")), "p: progress 1 31")
 }
+
+// TestAnEngineThatLosesIDsIsReportedEarlier: what is booked ahead covers what it has computed and not told of, too.
+func TestAnEngineThatLosesIDsIsReportedEarlier(t *testing.T) {
+	r := newRig(t, DefaultConfig(), &Request{})
+	r.run(100, "losing")
+	r.do(text(1, "a"))
+	without(t, r.do(text(1, "bcdefghijklm")), "losing: progress 1 13")
+	with(t, r.do(text(1, "n")), "losing: progress 1 14")
+}

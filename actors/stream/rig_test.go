@@ -18,6 +18,7 @@ import (
 var (
 	confirming = engine.Capabilities{Kind: "confirms", ConfirmsAbort: true, KVEvents: true}
 	plain      = engine.Capabilities{Kind: "plain", LingerBound: time.Second}
+	losing     = engine.Capabilities{Kind: "losing", LingerBound: time.Second, LostMost: 3}
 )
 
 // tester is what both testing.T and rapid.T are.
@@ -61,6 +62,9 @@ func (r *rig) ref(name string) *fleet.Ref {
 		caps := confirming
 		if strings.HasPrefix(name, "p") {
 			caps = plain
+		}
+		if name == "losing" {
+			caps = losing
 		}
 		r.refs[name] = fleet.NewRef(scoring.ReplicaID(name), "m", &script{caps: caps}, nil)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"plimsoll/engine"
 	"plimsoll/engine/wire"
@@ -48,6 +49,9 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	return &Engine{cfg: cfg, log: deps.Log, client: client}, nil
 }
 
+// lostMost: a character has at most four bytes, and each token of it at least one. The last one is told.
+const lostMost = utf8.UTFMax - 1
+
 // Capabilities implements [engine.Engine].
 func (e *Engine) Capabilities() engine.Capabilities {
 	return engine.Capabilities{
@@ -59,6 +63,7 @@ func (e *Engine) Capabilities() engine.Capabilities {
 		MinTokens:     false,
 		LogitBias:     true,
 		KVEvents:      false,
+		LostMost:      lostMost,
 	}
 }
 

@@ -327,7 +327,7 @@ func TestConfigIsChecked(t *testing.T) {
 func TestCapabilities(t *testing.T) {
 	e := engineAt(t, "http://127.0.0.1:1", func(c *Config) { c.LingerBound = 7 * time.Second })
 	require.Equal(t, engine.Capabilities{
-		Kind: "llamacpp", Sharing: engine.SharingNever, LingerBound: 7 * time.Second, Logprobs: true, LogitBias: true,
+		Kind: "llamacpp", Sharing: engine.SharingNever, LingerBound: 7 * time.Second, Logprobs: true, LogitBias: true, LostMost: 3,
 	}, e.Capabilities())
 	_, source := any(e).(engine.KVSource)
 	require.False(t, source)

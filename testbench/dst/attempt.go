@@ -19,9 +19,11 @@ type attempt struct {
 	entropy uint64
 	life    uint64 // of the process that took it; 0: none yet
 	nth     int    // attempt of its leg, from 1
+	base    int    // tokens of its leg before it
 
 	cancelled bool // by the call
 	failure   *engine.Failure
+	lost      *engine.Failure // what the call makes of its end; nil: it has not failed
 	returned  bool
 	arrives   time.Duration // when the last of what is on its way comes
 
@@ -32,6 +34,14 @@ type attempt struct {
 	beat fleet.Beat
 	got  []uint32 // by the call
 	over bool     // it has heard the finish: what follows is none of the answer
+	// Of an engine that loses IDs: what it holds, all IDs of what it has sent, and those that it has dropped at the end.
+	losing         losing
+	truth, dropped []uint32
+	taken          int     // of got, by the client
+	said           *reader // by an engine that reads the answer itself
+	shown          int     // bytes of it that were sent
+	// cached is what the engine said of its prompt; nil: nothing.
+	cached *int
 }
 
 // why is how Generate ends when the engine has let go.

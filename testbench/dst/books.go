@@ -34,6 +34,9 @@ type books struct {
 	heard   time.Duration // when a token came last
 	silent  bool          // a probe was not answered, and nothing was heard since
 	knew    bool          // that it is stopped
+	awaited int           // calls that have not announced their tickets to this epoch
+	opens   time.Duration // when it is open without them
+	cools   time.Duration // until when the engine is left alone, after it has turned somebody away
 
 	// of the message in hand
 	message any
@@ -149,6 +152,8 @@ func (b *books) granted(t scoring.Ticket) {
 		w.violate(Grant, "%s grants life %d what was asked of life %d", h.id, b.old.Incarnation, asked.Incarnation)
 	case w.time().Before(b.old.CoolingUntil):
 		w.violate(Grant, "%s grants while it cools", h.id)
+	case b.hot():
+		w.violate(Grant, "%s grants while its engine is to be left alone for %s more", h.id, b.cools-w.now)
 	case c.SequenceTokens > limits.SequenceTokens:
 		w.violate(Grant, "%s grants %d tokens of at most %d", h.id, c.SequenceTokens, limits.SequenceTokens)
 	case b.booked()+need > limits.KVBlocks:
@@ -254,6 +259,7 @@ func (b *books) after() {
 	case fleet.Linger:
 		b.linger(&m.Attempt, snap)
 	case fleet.AttemptFailed:
+		b.sheds(&m)
 		b.attemptFailed(m, snap)
 	case fleet.Announced:
 		b.announced(m, snap)
@@ -265,6 +271,7 @@ func (b *books) after() {
 	if b.old.Hung && !snap.Hung {
 		b.failed = 0 // it has shown that it lives, and what failed before that is no row with what fails now
 	}
+	b.recovers(snap)
 	b.letGo(snap)
 	if b.blinded && !snap.Recovering {
 		b.blinded = false
@@ -381,6 +388,7 @@ func (b *books) probed(m replica.Probed, snap *fleet.Snapshot) {
 	b.failed, b.silent = 0, false
 	began := b.host.w.since(m.Began)
 	if snap.Incarnation != b.old.Incarnation {
+		b.cools = 0
 		b.since = b.seen - b.host.cfg.ReachWait // what was granted later may have been on its way then
 		b.dropWhere(func(p *promise) bool { return p.granted < b.since })
 	}

@@ -75,6 +75,9 @@ func newBubble(t *testing.T, first *world, tok *tokenizer.Model) *bubble {
 	defer b.unlock()
 	b.sys = sys
 	for i, c := range first.calls {
+		if c.raw > 0 {
+			continue // the node has no template that it could leave to an engine
+		}
 		b.w.at(c.inserted, evCall).n = uint64(i) //nolint:gosec // an index
 	}
 	for i := range first.deeds {
@@ -341,7 +344,7 @@ func (b *bubble) waiting() string {
 	b.lock()
 	defer b.unlock()
 	for _, was := range b.first.calls {
-		if c := b.clients[was.n]; c == nil || !c.ended {
+		if c := b.clients[was.n]; was.raw == 0 && (c == nil || !c.ended) {
 			return "call " + strconv.Itoa(was.n)
 		}
 	}

@@ -25,6 +25,7 @@ type call struct {
 	legs   []*leg
 
 	small   bool // one of those that come together
+	raw     int  // about how long its prompt is, if the engine renders it; 0: it does not
 	encoded bool
 	asked   uint64 // number of the submission that is not answered; 0: none
 	waited  time.Duration
@@ -43,17 +44,22 @@ type call struct {
 	usage     stream.Usage // as of the last end of a leg
 	fault     *fault.Fault
 	named     [][]prefix.Key  // the checkers' names of the prompts
+	tailed    []prefix.Key    // likewise, of the first one without its first block
 	taken     map[uint64]bool // submissions taken back, and whether the router has said so
 	rejected  bool            // the router has turned it away
 	roomSince time.Duration   // since when somebody idle could take it; none: nobody can
+	pollAt    time.Duration   // when legs that wait for the retry budget try again
 	race      race
 	turn      turn
+	framing   *attempt  // whose frame is in hand
 	stepping  *stepSeen // what the step in hand has done; nil: nobody asks
 }
 
 // leg is one answer as its client and the checkers see it.
 type leg struct {
 	got      []uint32
+	groups   []int // how many of them came at a time
+	produced int   // tokens, those included whose IDs are not known
 	logprobs int
 	text     []byte
 	finish   *stream.Finish
@@ -62,12 +68,14 @@ type leg struct {
 	failed   []failedOn
 	lastFail *engine.Failure
 	moved    bool // it was told to leave a replica that is only to be emptied
+	retry    retrying
 }
 
 // failedOn is a life of an engine on which a leg has failed.
 type failedOn struct {
 	host        *host
 	incarnation uint64
+	process     bool // the failure says the same of all ranks of its process
 }
 
 // stepSeen is what one step has asked for.
@@ -160,6 +168,7 @@ func (c *call) refuse(message any) {
 }
 
 func (c *call) frame(a *attempt, e *engine.Event) {
+	c.framing = a
 	c.m.Frame(c.w.time(), a.id, *e, c.shell())
 	c.after()
 }
@@ -185,7 +194,7 @@ func (c *call) returned(a *attempt, err error) {
 }
 
 func (c *call) timeout() {
-	c.m.Timeout(c.w.time(), c.shell())
+	c.polled(func() { c.m.Timeout(c.w.time(), c.shell()) })
 	c.after()
 }
 
@@ -231,6 +240,7 @@ func (c *call) checked(step func()) {
 // after arms the timer and follows the call's phases.
 func (c *call) after() {
 	c.w.checkRace(c)
+	c.parks()
 	if at, ok := c.m.NextTimeout(); ok {
 		when := c.w.since(at)
 		if c.armed == none || when < c.armed {
@@ -304,6 +314,8 @@ func (c *call) ToRouter(message any) {
 		if m.Hedge {
 			c.asked = m.Number
 			c.asksHedge(m)
+		} else {
+			c.retries(m)
 		}
 		c.asked, c.waited = m.Number, w.now
 		c.roomSince = none
@@ -356,8 +368,9 @@ func (c *call) StartAttempt(id uint64, place stream.Placement, request engine.Re
 	w := c.w
 	h := w.hostOf(place.Ref)
 	l := c.legs[place.Leg]
-	a := &attempt{id: id, call: c, host: h, place: place, request: request, entropy: entropy(w.cfg.Seed, c.n, place.Leg, fruitful(l.tries)), mischief: NumFaults, nth: len(l.tries) + 1, beat: place.Ref.Beat()}
+	a := &attempt{id: id, call: c, host: h, place: place, request: request, entropy: entropy(w.cfg.Seed, c.n, place.Leg, fruitful(l.tries)), mischief: NumFaults, nth: len(l.tries) + 1, base: l.produced, beat: place.Ref.Beat()}
 	l.tries = append(l.tries, a)
+	l.retry.asks = false
 	h.feed.sent = append(h.feed.sent, c)
 	c.open = append(c.open, a)
 	w.attempts++
@@ -394,7 +407,9 @@ func (c *call) Append(n int, entries []stream.Entry, _ stream.Usage) {
 	first := len(l.got) == 0
 	for i := range entries {
 		e := &entries[i]
-		l.got = append(l.got, e.ID)
+		l.got = append(l.got, c.framing.takes(e)...)
+		l.groups = append(l.groups, 1+e.LostIDs)
+		l.produced += 1 + e.LostIDs
 		if e.Logprob != nil {
 			l.logprobs++
 		}
@@ -403,6 +418,7 @@ func (c *call) Append(n int, entries []stream.Entry, _ stream.Usage) {
 			c.unread += e.Bytes()
 		}
 	}
+	l.retry.shares = false
 	if first {
 		c.enter(Decode)
 	}
@@ -419,7 +435,7 @@ func (c *call) Restart(n int, _ stream.Usage) {
 	if !c.req.Whole || l.finish != nil {
 		w.violate(Output, "call %d: leg %d begins anew after its client was sent %d tokens", c.n, n, len(l.got))
 	}
-	l.got, l.text, l.logprobs, l.from = nil, nil, 0, len(l.tries)
+	l.got, l.groups, l.produced, l.text, l.logprobs, l.from = nil, nil, 0, nil, 0, len(l.tries)
 }
 
 // Finish implements stream.Shell.

@@ -108,7 +108,7 @@ func (w *world) checkRivals(a *attempt, l *leg) {
 		switch {
 		case !hedge || len(l.got) > 0 || len(rivals) > 1:
 			w.violate(Amplification, "call %d: leg %d begins an attempt while its attempt %d runs", c.n, a.place.Leg, o.nth)
-		case o.host == a.host && o.place.Incarnation == a.place.Incarnation:
+		case (&failedOn{o.host, o.place.Incarnation, true}).keeps(w, a.host, a.place.Incarnation):
 			w.violate(Exclusion, "call %d: its hedge goes to %s, which its attempt %d waits for", c.n, a.host.id, o.nth)
 		}
 	}

@@ -56,12 +56,17 @@ func (f *feed) took(l *link, b engine.KVBatch) {
 		c := f.sent[f.seen*31%len(f.sent)]
 		blocks := c.promptNames(0)
 		least := 0
-		if b.State == engine.KVLive {
+		switch b.State {
+		case engine.KVLive:
 			least = l.applied.sure(blocks)
 			w.index.Live++
-		} else {
+		case engine.KVPartial:
+			least = l.told.sure(blocks)
+			w.index.Less++
+		case engine.KVReplaying, engine.NumKVStates:
 			w.index.Less++
 		}
+		f.unsent(c)
 		got, most := f.overlap(blocks), f.slot.now(w.now, blocks)
 		if got < least || got > max(most, least) {
 			w.violate(Index, "%s: of call %d its index holds %d blocks, at least %d and at most %d were published: %s",

@@ -152,7 +152,7 @@ func (w *world) offered(c *call, h *host, claim *ledger.Claim) offer {
 
 // most is how many blocks a leg comes to at most where such limits hold, with nothing shared.
 func (c *call) most(leg int, limits scoring.Limits) scoring.Blocks {
-	prompt := scoring.Tokens(len(c.prompt(leg)))
+	prompt := scoring.Tokens(c.length(leg))
 	answer := limits.SequenceTokens - prompt
 	if c.req.MaxTokens != nil {
 		answer = min(answer, scoring.Tokens(*c.req.MaxTokens))
@@ -163,7 +163,7 @@ func (c *call) most(leg int, limits scoring.Limits) scoring.Blocks {
 // suits says whether a call that waits would surely have been given a place there when it was tried before the one who got it: it has
 // one leg which has nobody failed it nor refused it, needs no more than there is, whatever it shares, and is held for no better one.
 func (o *offer) suits(c *call) bool {
-	if o.void || !c.inLine() || len(c.legs) > 1 || len(c.turn.sub.Legs[0].Excluded) > 0 ||
+	if o.void || c.raw > 0 || !c.inLine() || len(c.legs) > 1 || len(c.turn.sub.Legs[0].Excluded) > 0 ||
 		scoring.Tokens(len(c.ids[0])+max(1, c.req.MinTokens)) > o.limits.SequenceTokens {
 		return false
 	}
@@ -240,6 +240,7 @@ func (w *world) checkClass(c *call, h *host, claim *ledger.Claim, first bool) {
 		}
 		lower = true
 	}
+	w.checkKept(c, h, rank)
 	if lower {
 		w.queue.Before++
 	}

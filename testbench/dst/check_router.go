@@ -114,8 +114,8 @@ func (w *world) checkRejected(c *call, m stream.Rejected) {
 			w.violate(Outcome, "call %d is refused: %s", c.n, m.Fault.Message)
 		}
 	case fault.EngineFailed, fault.Deadline:
-		if w.couldServe(c) != nil {
-			w.violate(Outcome, "call %d fails (%s), and somebody else could take over", c.n, m.Fault.Kind)
+		if h := w.couldServe(c); h != nil {
+			w.violate(Outcome, "call %d fails (%s), and %s could take over", c.n, m.Fault.Kind, h.id)
 		}
 	case fault.Unauthorized, fault.Forbidden, fault.ModelNotFound, fault.NotFound, fault.MethodNotAllowed, fault.BodyTooLarge,
 		fault.MediaType, fault.EngineRefused, fault.ClientGone, fault.SlowReader, fault.Internal, fault.ShuttingDown, fault.OverQuota, fault.NumKinds:
@@ -130,7 +130,7 @@ func (w *world) couldServe(c *call) *host {
 	}
 	for _, h := range w.present() {
 		s := h.ref.Snapshot()
-		if s.State == fleet.Ready && w.holds(h, c, 0) && !c.legs[0].failedAt(h, s.Incarnation) && w.inFleet(h) {
+		if s.State == fleet.Ready && w.holds(h, c, 0) && !c.legs[0].failedAt(w, h, s.Incarnation) && w.inFleet(h) {
 			return h
 		}
 	}
@@ -146,13 +146,8 @@ func (w *world) inFleet(h *host) bool {
 	return false
 }
 
-func (l *leg) failedAt(h *host, incarnation uint64) bool {
-	for _, f := range l.failed {
-		if f.host == h && f.incarnation == incarnation {
-			return true
-		}
-	}
-	return false
+func (l *leg) failedAt(w *world, h *host, incarnation uint64) bool {
+	return slices.ContainsFunc(l.failed, func(f failedOn) bool { return f.keeps(w, h, incarnation) })
 }
 
 // couldHold returns a replica that could hold the shortest answer of a leg if it were idle and up.
@@ -167,7 +162,7 @@ func (w *world) couldHold(c *call, leg int) *host {
 
 func (w *world) holds(h *host, c *call, leg int) bool {
 	s := h.ref.Snapshot()
-	return s.Told && len(c.prompt(leg))+max(1, c.req.MinTokens, len(c.legs[leg].got)+1) <= h.p.cfg.SequenceTokens()
+	return s.Told && (c.raw == 0 || h.ref.Capabilities.Chat) && c.length(leg)+max(1, c.req.MinTokens, len(c.legs[leg].got)+1) <= h.p.cfg.SequenceTokens()
 }
 
 // watchEvery is how often the slow checkers look around.
@@ -184,6 +179,7 @@ func (w *world) watch() {
 	w.in(watchEvery, evWatch)
 	for _, c := range w.calls {
 		w.watchHedge(c)
+		c.watchParked()
 		if c.ended || !c.queued() {
 			continue
 		}
@@ -244,7 +240,7 @@ func (w *world) roomOn(h *host, c *call) bool {
 		limits.Seats = min(limits.Seats, *s.QuotaSeats)
 	}
 	for n, l := range c.legs {
-		if l.open() && (l.failedAt(h, s.Incarnation) || !w.holds(h, c, n)) {
+		if l.open() && (l.failedAt(w, h, s.Incarnation) || !w.holds(h, c, n)) {
 			return false
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"plimsoll/actors/stream"
 	"plimsoll/engine"
 	"plimsoll/engine/sim"
-	"plimsoll/tokenizer/detok"
 )
 
 // failedOn notes why an attempt has returned, and where its leg may not go again.
@@ -18,12 +17,12 @@ func (w *world) failedOn(a *attempt, err error) {
 		return
 	}
 	l := a.call.legs[a.place.Leg]
-	l.lastFail = f
+	l.lastFail, a.lost = f, f
 	if f.Kind == engine.Operator {
 		w.refusalSeen(a)
 	}
 	if f.Kind != engine.Client && (f.Kind != engine.Shed || !a.call.begun()) {
-		l.failed = append(l.failed, failedOn{a.host, a.place.Incarnation})
+		l.failed = append(l.failed, failedOn{a.host, a.place.Incarnation, ofProcess(f)})
 	}
 }
 
@@ -46,8 +45,8 @@ func (c *call) stalled(ticket uint64, f *engine.Failure) {
 	for _, a := range c.open {
 		if a.place.Claim.Ticket.Number == ticket && f.Kind == engine.Stalled {
 			l := c.legs[a.place.Leg]
-			l.lastFail = f
-			l.failed = append(l.failed, failedOn{a.host, a.place.Incarnation})
+			l.lastFail, a.lost = f, f
+			l.failed = append(l.failed, failedOn{a.host, a.place.Incarnation, true})
 		}
 	}
 }
@@ -67,17 +66,23 @@ func (w *world) released(number uint64, h *host) {
 func (w *world) checkAttempt(a *attempt, l *leg) {
 	c := a.call
 	for _, f := range l.failed {
-		if f.host == a.host && f.incarnation == a.place.Incarnation {
-			w.violate(Exclusion, "call %d: leg %d goes to %s again, life %d of which has failed it", c.n, a.place.Leg, a.host.id, f.incarnation)
+		if f.keeps(w, a.host, a.place.Incarnation) {
+			w.violate(Exclusion, "call %d: leg %d goes to %s, life %d, and %s has failed it", c.n, a.place.Leg, a.host.id, a.place.Incarnation, &f)
 		}
 	}
 	if len(l.tries) > attemptsMax {
 		w.violate(Amplification, "call %d: leg %d has its attempt %d", c.n, a.place.Leg, len(l.tries))
 	}
 	w.checkRivals(a, l)
+	w.checkAsked(a, l)
+	w.checkFruit(a, l)
 	rec := w.ticket(a.place.Claim.Ticket.Number)
 	if rec.grants != 1 || rec.host != a.host {
 		w.violate(Grant, "call %d: attempt %d has ticket %d, which %s has not granted", c.n, a.id, a.place.Claim.Ticket.Number, a.host.id)
+	}
+	if c.raw > 0 {
+		w.checkRaw(a, l)
+		return
 	}
 	prompt := c.prompt(a.place.Leg)
 	if want := len(prompt) + len(l.got); len(a.request.PromptTokens) != want ||
@@ -101,8 +106,8 @@ func exact(req *stream.Request) bool {
 func (a *attempt) submission() sim.Submit {
 	r := &a.request
 	return sim.Submit{
-		ID: r.ID, PromptTokens: r.PromptTokens, MaxTokens: r.MaxTokens, MinTokens: r.MinTokens, Sampling: r.Sampling,
-		EndTokens: r.EndTokens, IgnoreEOS: r.IgnoreEOS, TopLogprobs: r.TopLogprobs, Salt: r.CacheSalt, LoRA: r.LoRA,
+		ID: r.ID, PromptTokens: a.prompted(), MaxTokens: r.MaxTokens, MinTokens: r.MinTokens, Sampling: r.Sampling,
+		EndTokens: a.ends(), IgnoreEOS: r.IgnoreEOS, TopLogprobs: r.TopLogprobs, Salt: r.CacheSalt, LoRA: r.LoRA,
 		Entropy: a.entropy,
 	}
 }
@@ -145,66 +150,6 @@ func (w *world) checkFinish(c *call, n int, l *leg, _ stream.Usage) {
 	w.checkText(c, n, l)
 }
 
-// checkText reads an answer's tokens once more, in one go, and compares text and end.
-func (w *world) checkText(c *call, n int, l *leg) {
-	req := c.req
-	d := detok.New(letters{}, detok.Config{SkipSpecial: req.SkipSpecialTokens})
-	stops := detok.NewStops(req.Stop, req.IncludeStop)
-	want := make([]byte, 0, len(l.text))
-	stopped, over := false, false
-	for i, id := range l.got {
-		if over {
-			w.violate(Output, "call %d: leg %d goes on after its end at token %d of %d", c.n, n, i, len(l.got))
-			return
-		}
-		produced := i + 1
-		ended := !req.IgnoreEOS && id == idEnd
-		if produced >= req.MinTokens && (ended || slices.Contains(req.StopTokenIDs, id)) {
-			stopped, over = true, true
-			continue
-		}
-		if ended {
-			continue
-		}
-		piece, _ := d.Push(id)
-		if produced < req.MinTokens {
-			want = append(want, piece...)
-			continue
-		}
-		out, _, hit := stops.Push(piece)
-		want = append(want, out...)
-		stopped, over = stopped || hit, hit
-	}
-	if !over || stopped && l.finish.StopString == nil {
-		held, _ := d.Flush()
-		out, _, hit := stops.Push(held)
-		want = append(want, out...)
-		if hit {
-			stopped = true
-		} else {
-			want = append(want, stops.Flush()...)
-		}
-	}
-	reason := stream.StopLength
-	if stopped {
-		reason = stream.StopEnd
-	}
-	last := l.current()
-	full := len(last.got) >= last.request.MaxTokens
-	switch {
-	case string(want) != string(l.text):
-		w.violate(Output, "call %d: leg %d reads %q and should read %q", c.n, n, l.text, want)
-	case l.finish.Reason != reason:
-		w.violate(Output, "call %d: leg %d ends for reason %d and should for %d", c.n, n, l.finish.Reason, reason)
-	case reason == stream.StopLength && !full:
-		w.violate(Output, "call %d: leg %d ends by length after %d tokens of its last attempt, which may have %d", c.n, n, len(last.got), last.request.MaxTokens)
-	case l.finish.CompletionTokens != len(l.got):
-		w.violate(Output, "call %d: leg %d says that it has %d tokens and has %d", c.n, n, l.finish.CompletionTokens, len(l.got))
-	case req.TopLogprobs != nil && l.logprobs != len(l.got), req.TopLogprobs == nil && l.logprobs != 0:
-		w.violate(Output, "call %d: leg %d has %d logprobs for %d tokens", c.n, n, l.logprobs, len(l.got))
-	}
-}
-
 // checkOutcome looks whether a request had a cause to end as it did.
 func (w *world) checkOutcome(c *call) {
 	if c.fault == nil {
@@ -213,6 +158,7 @@ func (w *world) checkOutcome(c *call) {
 				w.violate(Outcome, "call %d ends well without an end of leg %d", c.n, n)
 			}
 		}
+		w.checkUsage(c)
 		return
 	}
 	troubled := slices.ContainsFunc(c.legs, func(l *leg) bool { return l.lastFail != nil || l.moved })

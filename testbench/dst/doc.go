@@ -76,8 +76,29 @@
 // one that refuses us against what it has refused since its last answer, and the time for which it is left alone against the bound;
 // Output sees whether what follows a finish is taken for a part of the answer.
 //
+// # Who comes beside
+//
+// Some seeds have more of what a random fleet hardly shows, each drawn by a generator of its own: ranks of one process, which die
+// together (ranks); engines that lose IDs inside a character, as llama.cpp does (lossy); chats that their engine renders, whose prompts
+// nobody here knows and whose answers only it ends (raw: about how long they are is never too little here, because what a claim lacks
+// then no promise says); requests that one replica alone can hold, while short ones of the lowest class keep it busy (siege); prompts that
+// are known to their last block (echo); and engines that die without a word just before their replica's actor fails (relapse).
+//
+// # Requests, budgets and what is kept
+//
+//   - Output: each attempt is asked for what its request and the answer so far leave: tokens, least tokens, seed, ends, salt. What
+//     the client is told of its tokens, and of those that were cached, is counted anew. The text is read by a reader of its own, which
+//     spells the whole answer after each token.
+//   - Amplification, Hold: the retry budget is counted anew, leg by leg. Nobody tries again who was shed while it is spent, and nobody
+//     waits for it while there is some. After FruitlessMax attempts in a row that an engine took and that added nothing a leg ends.
+//   - Grant: a replica that ramps up is asked for no more than its quota while others have room; one that has shed is left alone for
+//     as long as its engine said; one that begins anew is open when all calls have told it what runs there, or their time is up.
+//   - Class: what is free is not taken by a lower class on every replica that somebody of a higher one may wait for.
+//   - Index: an index that has missed the beginning must hold what it was told of since, also where a block was told of before its
+//     parent; and none may take what comes behind a block for a sequence of its own.
+//
 // # How the checkers are checked
 //
 // A [Plant] alters what goes into or comes out of a machine, as a bug there would: a release dropped, a claim altered. The
-// tests require that each plant is found, by the checker it is meant for.
+// tests require that each plant is found, by the checker it is meant for. Command testbench/dst/inside plants bugs inside the code.
 package dst

@@ -154,9 +154,11 @@ func (f *front) encoded(e encoded) {
 		return // withdrawn, superseded, or of an instance before
 	}
 	delete(f.jobs, e.call)
-	prompts := make([]stream.Prompt, len(e.sub.Call.Request.Input.Texts))
+	prompts := make([]stream.Prompt, e.sub.Call.Request.Input.Prompts())
 	for i := range prompts {
-		prompts[i].IDs = e.call.prompts()[i]
+		if prompts[i].IDs = e.call.prompts()[i]; e.call.raw > 0 {
+			prompts[i] = stream.Prompt{Raw: true, EstimatedTokens: e.call.raw}
+		}
 	}
 	e.call.box.post(&f.box, stream.Encoded{Prompts: prompts})
 	full := *e.sub
@@ -204,7 +206,8 @@ func (f *front) Reserve(ref *fleet.Ref, r *fleet.Reserve) {
 	h := w.hostOf(ref)
 	w.note(noteReserve, h.n, claim.Ticket.Number, r.Incarnation)
 	rec := w.ticket(claim.Ticket.Number)
-	rec.reserved, rec.host = w.now, h
+	w.checkRamp(h, &claim)
+	rec.reserved, rec.host, rec.epoch = w.now, h, f.epoch
 	w.checkTurn(h, claim)
 	if h.ref.Place() != nil && h.ref.Capabilities.Sharing != engine.SharingNever {
 		// From now on the router counts the prompt as cached there.

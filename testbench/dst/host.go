@@ -66,7 +66,12 @@ func (w *world) newHost() *host {
 	if w.chance(0.3) {
 		h.cfg.FeedSilence = w.between(500*time.Millisecond, 3*time.Second)
 	}
-	h.ref = fleet.NewRef(h.id, modelName, engineStub{caps: w.capabilities()}, nil)
+	caps := w.capabilities()
+	if caps.Chat = w.drawRenders(h.n); !caps.Chat && w.drawLossy(h.n, caps.Kind) {
+		caps.LostMost = lostMost
+	}
+	h.ref = fleet.NewRef(h.id, modelName, engineStub{caps: caps}, nil)
+	w.settleIn(h)
 	h.memory = replica.NewMemory()
 	h.box = mailbox{w: w, owner: h, id: w.newBox()}
 	h.p = newProcess(w, h, w.engineConfig(), w.drawPublisher())
@@ -92,6 +97,7 @@ func (h *host) start() {
 				n++
 			}
 		}
+		h.books.awaits(n)
 		return n
 	}, h.shell())
 	h.books.opened()

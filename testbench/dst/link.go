@@ -34,6 +34,7 @@ type link struct {
 	armed   time.Duration // when the machine's tick comes; none: it does not
 
 	applied position
+	told    heardOf
 	rebuilt bool          // it has described what the cache holds
 	flowed  time.Duration // since when events come that are not of the past; none: they do not
 	skew    uint64        // a plant's: by how much the numbers of published batches are too low
@@ -317,6 +318,7 @@ func (l *link) sink(b engine.KVBatch) {
 		n := uint64(b.At.Unix()) //nolint:gosec // positive
 		l.applied = position{l.feed.host.p.pub.lives[n/lifeSeconds-1], n%lifeSeconds + 1}
 	}
+	l.follow(b)
 	if plant := l.w.cfg.Plant; plant != nil && plant.batch != nil {
 		plant.batch(l, b, take)
 	} else {

@@ -25,6 +25,10 @@ type plan struct {
 	tiers                tiers
 	recalls              recalls
 	singles              singles
+	sieges               sieges
+	relapses             relapses
+	raw                  bool // there are chats that engines render
+	ranks                int  // of the first replicas, which share one process; 1: each has its own
 	stream               stream.Config
 }
 
@@ -78,6 +82,10 @@ func (w *world) drawPlan() {
 	p.tiers.set(&p.router)
 	p.recalls = drawRecalls(w.cfg.Seed)
 	p.singles = drawSingles(w.cfg.Seed)
+	p.sieges = drawSieges(w.cfg.Seed)
+	p.relapses = drawRelapses(w.cfg.Seed)
+	p.raw = drawRaw(w.cfg.Seed)
+	p.ranks = drawRanks(w.cfg.Seed)
 }
 
 const (

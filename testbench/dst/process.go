@@ -34,7 +34,8 @@ type process struct {
 	refuses Fault // ServerError, Shed or Distrust until healed; NumFaults: takes requests
 	trouble Fault // what happens to the next batch of cache events; NumFaults: nothing
 
-	pub *publisher // of its cache events
+	pub   *publisher // of its cache events
+	lossy bool       // it loses IDs
 }
 
 func newProcess(w *world, h *host, cfg sim.Config, pub *publisher) *process {
@@ -45,6 +46,7 @@ func newProcess(w *world, h *host, cfg sim.Config, pub *publisher) *process {
 	}
 	p.m = m
 	p.pub = pub
+	p.lossy = h.ref.Capabilities.LostMost > 0
 	pub.serves(p)
 	return p
 }
@@ -98,8 +100,8 @@ func (p *process) feed(e *event) {
 	}
 	r := &a.request
 	p.step(sim.Submit{
-		ID: r.ID, PromptTokens: r.PromptTokens, MaxTokens: r.MaxTokens, MinTokens: r.MinTokens, Sampling: r.Sampling,
-		EndTokens: r.EndTokens, IgnoreEOS: r.IgnoreEOS, TopLogprobs: r.TopLogprobs, Salt: r.CacheSalt, LoRA: r.LoRA,
+		ID: r.ID, PromptTokens: a.prompted(), MaxTokens: r.MaxTokens, MinTokens: r.MinTokens, Sampling: r.Sampling,
+		EndTokens: a.ends(), IgnoreEOS: r.IgnoreEOS, TopLogprobs: r.TopLogprobs, Salt: r.CacheSalt, LoRA: r.LoRA,
 		Entropy: a.entropy,
 	})
 }
@@ -177,6 +179,12 @@ func (p *process) emit(e sim.Emit) {
 		delete(p.byID, e.ID)
 	}
 	a.emitted++
+	if p.lossy && !a.lose(&e.Event) {
+		return
+	}
+	if a.call != nil && a.call.raw > 0 {
+		a.renders(&e.Event)
+	}
 	if last && a.mischief == MissingFinish {
 		e.Event.Finish = nil
 		w.carry(a, e.Event)

@@ -48,7 +48,7 @@ func spelling(id uint32) []byte {
 	}
 }
 
-var streamModel = stream.Model{Decoder: letters{}, EndTokens: []uint32{idEnd}}
+var streamModel = stream.Model{Decoder: letters{}, EndTokens: []uint32{idEnd}, Encode: unspell}
 
 func (w *world) drawTokens(n int) []uint32 { return drawTokens(w.rng, n) }
 
@@ -105,7 +105,7 @@ func (c *call) filled() {
 	c.req.Input.Texts = make([]string, len(c.ids))
 	c.legs = make([]*leg, len(c.ids)*c.req.N)
 	for i := range c.legs {
-		c.legs[i] = &leg{}
+		c.legs[i] = &leg{retry: retrying{parked: none}}
 	}
 	c.w.legs += len(c.legs)
 }

@@ -139,6 +139,7 @@ func (w *world) harm(f Fault, h *host) bool {
 	}
 	w.did(d)
 	p.suffer(d)
+	w.share(d)
 	h.troubled = w.now
 	if span, ok := lasting[f]; ok {
 		e := w.in(w.between(span[0], span[1]), evRecover)
@@ -160,6 +161,7 @@ func (w *world) recovers(f Fault, h *host) {
 	d := deed{fault: f, host: h.n, over: true}
 	w.did(d)
 	h.p.suffer(d)
+	w.share(d)
 }
 
 // spoil does something to one stream.

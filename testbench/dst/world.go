@@ -98,6 +98,7 @@ type world struct {
 	hedgesWon int
 	queue     QueueSeen
 	shares    shares
+	robbed    robbed
 	budget    *stream.Budget
 	prefixes  [][]uint32 // beginnings that prompts share
 
@@ -117,6 +118,7 @@ type ticketRecord struct {
 	blocks   scoring.Blocks // of its claim
 	answered bool           // by the replica, as far as the router knows
 	reserved time.Duration
+	epoch    uint64 // of the router that asked
 	grants   int
 	releases int // messages that end it
 }
@@ -187,6 +189,10 @@ func (w *world) begins() {
 	w.rush()
 	w.recall()
 	w.single()
+	w.besiege()
+	w.relapse()
+	w.echo()
+	w.chats()
 }
 
 func (w *world) dispatch(e *event) {
@@ -247,7 +253,11 @@ func (w *world) dispatch(e *event) {
 	case evRecover:
 		w.recovers(e.fault, e.host)
 	case evOrder:
-		w.order(e.host, e.fault, e.leave)
+		if e.fault == Drain || e.fault == Undrain {
+			w.order(e.host, e.fault, e.leave)
+		} else {
+			w.relapsed(e.host, e.fault)
+		}
 	case evWatch:
 		w.watch()
 	}
@@ -287,8 +297,9 @@ func (w *world) frame(e *event) {
 	}
 	over := a.over
 	if !a.cancelled && !over {
-		for _, t := range ev.Tokens {
-			a.got = append(a.got, t.ID)
+		a.hears(ev.Tokens)
+		if ev.CachedTokens != nil {
+			a.cached = ev.CachedTokens
 		}
 		a.over = ev.Finish != nil
 	}
