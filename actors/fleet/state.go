@@ -7,7 +7,7 @@ const (
 	Starting State = iota // never seen alive
 	Warming               // alive, and about to serve
 	Ready                 // serving; with a quota of seats at first (Snapshot.QuotaSeats), and not while it is suspected
-	Degraded              // alive but refuses us (key, missing model), or does not tell what it holds
+	Degraded              // alive, but refuses all of us (a key, a missing model), is of another model, or does not tell what it holds
 	Draining              // takes nothing new
 	Down                  // nobody answers, or it hangs, or it breaks whatever it is sent (Snapshot.Hung); probed with back-off
 	Gone                  // drained; its actor ends

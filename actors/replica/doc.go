@@ -30,7 +30,7 @@
 // Suspected it takes nothing new; there is no strike yet. The only replica that serves is waited for longer (HangBlind): its
 // legs have no place to go to, and new requests wait rather than be turned away. Hung is a strike: its legs are told to leave as
 // soon as another replica serves, and again while any is there. Attempts that break one after another (Config.BreaksMax, streams that die
-// with their process count once) are a strike too. Strikes keep it out for a time that doubles to a cap, with jitter; only a
+// with their process count once, and so does what is sent again and again) are a strike too. Strikes keep it out for a time that doubles to a cap, with jitter; only a
 // canary or a token of a stream brings it back, never a probe. The canary is a prompt of one token, for one token, with a salt
 // of its own; it is not booked: it holds a seat and two blocks for a step.
 //
@@ -40,6 +40,16 @@
 //
 // Busy is not dead: a probe that brings no answer in time counts only while there is nothing to do. The streams of a replica that
 // is busy tell more than a server that does not get to its probes, and the rule above reads them.
+//
+// # One request takes no replica out
+//
+// What an engine says to a request may be about that request: its text, its adapter, its model. Therefore one refusal as if it refused us
+// (401, 403, 404, 405, 501, a redirect) only hurries the probe, which has our key and tells whether it holds for all. Three in a row, with
+// no first token and no end between them, of prompts that share no block, degrade it too: a probe may ask what needs no key. Where the
+// model's requests are of several tenants or adapters, those must be, too. An adapter that the engine lists and does not know is off the
+// list for a time that doubles, or until the engine has stopped listing it. Attempts that break count by their prompts likewise: the
+// same prompt once, and of answers that only left their finish out those that share a block once. A shedder's Retry-After holds for
+// Config.ShedMost at most.
 //
 // # What lingers
 //

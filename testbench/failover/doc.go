@@ -16,6 +16,9 @@
 //	error frame                 | TestHowAServerEndsAStream, engineDies            | engine/vllm: TestSurprisesOfAFailure
 //	missing finish              | TestHowAServerEndsAStream, noFinish, cleanEnd    | actors/stream: TestAnAnswerWithoutAFinishIsNone
 //	HTTP 5xx, 429, 503          | TestHowAServerEndsAStream, refusals              | actors/replica: TestShed, TestFailedAttempts
+//	HTTP 401, 403, 404, 3xx     | cmd/plimsoll: TestField3, TestField4               | actors/replica: TestOneRequestNeverDegrades
+//	Retry-After of an hour      | cmd/plimsoll: TestField6                           | actors/replica: TestAnAbsurdRetryAfterIsCapped
+//	an answer without a finish  | cmd/plimsoll: TestField15                          | actors/router: TestAnAnswerWhoseEngineLivesOn
 //	first-token deadline        | TestHowAServerEndsAStream, silence after 0       | actors/stream: TestTimeouts
 //	inter-token deadline        | actors: TestStreamsLeaveAHungEngine              | actors/stream: TestTimeouts; actors/replica: TestHangRule
 //	step counters flat          | TestWhatVLLMDoes/a hung core                     | actors/replica: TestStepCounter, TestHangRule
