@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,10 +54,10 @@ func TestTellModelReachesThatModelOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, &script{caps: confirms, generate: says("hello", time.Second)})
 		route := n.deps.Router
-		submissions := 0
+		var submissions atomic.Int32 // calls submit from their own goroutines
 		n.deps.Router = func(message any) {
 			if _, ok := message.(*Submit); ok {
-				submissions++
+				submissions.Add(1)
 				return // it is kept waiting
 			}
 			route(message)
@@ -65,15 +66,15 @@ func TestTellModelReachesThatModelOnly(t *testing.T) {
 		r.Cancel()
 		r = n.submit(&Request{Model: "an adapter of m", LoRA: "an adapter of m"})
 		synctest.Wait()
-		require.Equal(t, 2, submissions)
-		submissions = 1
+		require.EqualValues(t, 2, submissions.Load())
+		submissions.Store(1)
 		n.live.TellModel("an adapter of m", RouterRestarted{})
 		n.live.TellModel("other", RouterRestarted{})
 		synctest.Wait()
-		require.Equal(t, 1, submissions)
+		require.EqualValues(t, 1, submissions.Load())
 		n.live.TellModel("m", RouterRestarted{})
 		synctest.Wait()
-		require.Equal(t, 2, submissions)
+		require.EqualValues(t, 2, submissions.Load())
 		r.Cancel()
 		synctest.Wait()
 		n.quiet() // though the router has answered nothing
