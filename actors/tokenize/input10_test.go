@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math/rand/v2"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -255,4 +256,25 @@ func TestARouterThatFailsCostsNoWork(t *testing.T) {
 	text, err := h.Render(*says(prose).Chat)
 	require.NoError(t, err)
 	require.Equal(t, len(text), bytes, "each byte once")
+}
+
+// TestTheWaitIsCounted: short inputs and long ones apart, also of those who leave before their turn.
+func TestTheWaitIsCounted(t *testing.T) {
+	o, h := openHeld(t, 1, func(string) bool { return true })
+	short, long := o.ask("a", says("Hello")), o.ask("a", says(strings.Repeat("a ", 100_000)))
+	<-h.begun
+	<-h.begun
+	waits := o.ask("a", says("Hello"))
+	require.Eventually(t, func() bool { return o.handle.Stats().Jobs == 3 }, time.Minute, time.Millisecond)
+	waits.Cancel()
+	require.Eventually(t, func() bool { return o.handle.Stats().Jobs == 2 }, time.Minute, time.Millisecond)
+	long.Cancel()
+	close(h.release)
+	_, err := short.Next(t.Context())
+	require.Error(t, err, "no replica serves")
+	o.idle(t)
+	rec := httptest.NewRecorder()
+	o.meter.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	require.Contains(t, rec.Body.String(), `plimsoll_tokenizer_wait_seconds_count{lane="short",model="m"} 2`)
+	require.Contains(t, rec.Body.String(), `plimsoll_tokenizer_wait_seconds_count{lane="long",model="m"} 1`)
 }

@@ -40,6 +40,7 @@ type office struct {
 	gate   *Gate
 	live   *stream.Live
 	limits atomic.Pointer[Limits]
+	meter  *meter.Meter
 	bomb   atomic.Int32 // that many messages to come make the pool panic
 	panics atomic.Int32
 
@@ -56,6 +57,7 @@ func openOffice(tb testing.TB, cfg Config, slots int, prompts func(stream.Input)
 	o.handle = NewHandle(o.system.Root)
 	m, err := meter.New(meter.DefaultConfig())
 	require.NoError(tb, err)
+	o.meter = m
 	restart := supervise.Config{First: time.Millisecond, Cap: 5 * time.Millisecond, Window: time.Second}
 	failed := func(supervise.Failed) { o.panics.Add(1) }
 	props := Props(cfg, Deps{

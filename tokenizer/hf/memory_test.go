@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -50,4 +51,23 @@ func TestATextThatIsTooLongIsRefused(t *testing.T) {
 	var bad *BadInput
 	require.ErrorAs(t, err, &bad)
 	require.Equal(t, "the text has 8388609 bytes, at most 8388608 can be encoded", bad.Message)
+}
+
+// TestLongListsAreDecodedOneAfterTheOther: as long texts are encoded; short ones pass them.
+func TestLongListsAreDecodedOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tok := loaded(t)
+		tok.huge <- struct{}{}
+		done := make(chan error, 1)
+		go func() {
+			_, err := tok.Decode(make([]uint32, largeIDs), false)
+			done <- err
+		}()
+		synctest.Wait()
+		require.Empty(t, done)
+		_, err := tok.Decode([]uint32{1, 2}, false)
+		require.NoError(t, err)
+		<-tok.huge
+		require.NoError(t, <-done)
+	})
 }

@@ -14,7 +14,7 @@ type Tokenizer struct {
 	name  string
 	vocab *vocabulary
 	nul   nulTable
-	huge  chan struct{} // holds the one encode of a huge text that may run
+	huge  chan struct{} // holds the one call with a huge text or list that may run
 
 	bound bound
 	cuts  cutter
@@ -130,6 +130,8 @@ func (t *Tokenizer) Decode(ids []uint32, skipSpecial bool) (string, error) {
 		nul = nul || t.vocab.facts[id]&factNUL != 0
 	}
 	if len(ids) >= largeIDs {
+		t.huge <- struct{}{}
+		defer func() { <-t.huge }()
 		defer giveBack()
 	}
 	t.mu.RLock()
