@@ -625,3 +625,17 @@ func BenchmarkScanFront(b *testing.B) {
 		})
 	}
 }
+
+// TestTenantsWhoseRequestsAreTakenBackAreForgotten: a tenant whose only request leaves the queue by itself, since its client has left,
+// waits no more. Were it counted on, as many tenants of whom nothing waits would be remembered as have ever left.
+func TestTenantsWhoseRequestsAreTakenBackAreForgotten(t *testing.T) {
+	q := queue.New[int](config())
+	require.NoError(t, q.Push(queue.Entry[int]{ID: 1, Arrival: start, Class: queue.Flex, Tenant: "stays", Weight: 1, ChargeSeconds: 1}))
+	for i := range queue.ID(10000) {
+		require.NoError(t, q.Push(queue.Entry[int]{ID: 10 + i, Arrival: start, Class: queue.Flex, Tenant: fmt.Sprint(i), Weight: 1, ChargeSeconds: 1}))
+		_, found := q.Remove(10 + i)
+		require.True(t, found)
+	}
+	tenants, _ := q.Remembered()
+	require.LessOrEqual(t, tenants, 1026)
+}

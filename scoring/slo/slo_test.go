@@ -117,6 +117,28 @@ func TestErrorsAreLearnedAndForgotten(t *testing.T) {
 	require.InDelta(t, slo.FactorPrior, e.Factor(now.Add(time.Minute), 1), 0)
 }
 
+// TestErrorsOfTheNextLengthsCount: where too little was seen of waits of a length, those of the lengths below and above say what is
+// missing, together with its own; and only those of these.
+func TestErrorsOfTheNextLengthsCount(t *testing.T) {
+	now := time.Unix(1000, 0)
+	const below, at, above = 0.7, 1.0, 1.7 // seconds, each of another band
+	learned := func(seen map[float64]int) bool {
+		var e slo.Errors
+		for seconds, n := range seen {
+			for range n {
+				e.Observe(now, seconds, 2*seconds)
+			}
+		}
+		return e.Factor(now, at) == 2
+	}
+	require.True(t, learned(map[float64]int{at: 16}))
+	require.True(t, learned(map[float64]int{below: 16}))
+	require.True(t, learned(map[float64]int{above: 16}))
+	require.True(t, learned(map[float64]int{below: 5, at: 6, above: 5}))
+	require.False(t, learned(map[float64]int{below: 5, at: 6, above: 4}))
+	require.False(t, learned(map[float64]int{at / 5: 30, at: 15, 5 * at: 30}))
+}
+
 func TestFactorsAreBounded(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for came, want := range map[float64]float64{0: slo.FactorLeast, 1e9: slo.FactorMost, math.Inf(1): slo.FactorMost} {
