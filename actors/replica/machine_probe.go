@@ -130,7 +130,7 @@ func (m *machine) sample(l engine.Load) {
 		blocks := scoring.Blocks(*l.UsedBlocks)
 		used = &blocks
 	}
-	m.ledger.Sample(used, l.RunningSequences)
+	m.ledger.Sample(used, l.RunningSequences, l.WaitingSequences)
 }
 
 // missed reports whether what others used counts no more: then there may be more room than before.

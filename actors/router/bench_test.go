@@ -169,7 +169,7 @@ func (r *rig) learned() {
 	for n := range 100 {
 		for _, s := range r.sites {
 			r.m.learner.FirstToken(r.now, s.ref.ID, 100_000, scoring.Tokens(n), 6*time.Second)
-			r.m.learner.Step(r.now, s.ref.ID, scoring.Tokens(1000*n), 10*time.Millisecond)
+			r.m.learner.Step(r.now, s.ref.ID, 1, scoring.Tokens(1000*n), 10*time.Millisecond)
 		}
 	}
 	r.now = r.now.Add(time.Minute)

@@ -98,7 +98,7 @@ func TestRoomIsKeptForAHigherClass(t *testing.T) {
 		r.sites[0].free()
 		used, seqs := scoring.Blocks(60), 1
 		for range 4 { // others use them, the engine says
-			r.sites[0].ledger.Sample(&used, &seqs)
+			r.sites[0].ledger.Sample(&used, &seqs, nil)
 		}
 		r.places(small(r, queue.Flex))
 		require.True(t, r.waits(large))

@@ -291,10 +291,10 @@ func (m *machine) predict(now time.Time, a *asked, vs []view) {
 	}
 	rates, _ := m.estimator.At(now, v.ref.ID)
 	others := m.pending(v.ref.ID).pending
-	others.Requests, others.PrefillTokens = others.Requests-1, others.PrefillTokens-c.PrefillTokens
+	others.Requests, others.PromptTokens, others.PrefillTokens = others.Requests-1, others.PromptTokens-c.PromptTokens, others.PrefillTokens-c.PrefillTokens
 	at := cost.ReplicaAt(now, &v.snap.Load, others, rates)
 	a.predicted, a.seen = true, v.snap.Seen.Covers(a.work())
-	a.prefill = seconds(rates.PrefillSeconds(c.PrefillTokens, c.PromptTokens-c.PrefillTokens) + rates.StepSeconds)
+	a.prefill = seconds(rates.PrefillSeconds(c.PrefillTokens, c.PromptTokens-c.PrefillTokens) + at.PassSeconds())
 	a.firstToken = a.prefill + seconds(at.WaitSeconds)
 }
 

@@ -46,14 +46,16 @@ func (m *machine) forget(vs []view) {
 	m.outliers.prune(vs)
 }
 
-// steps learns how fast a replica decodes. A step reads the KV of the whole batch. It is many times slower while a prefill goes
+// steps learns how fast a replica decodes. A step takes the whole batch, and reads its KV. It is many times slower while a prefill goes
 // on, so that a run of steps counts only if there was none from its beginning on: else a busy replica would look like a sick one.
 func (m *machine) steps(now time.Time, s stream.Steps, vs []view) {
 	v := find(vs, s.Replica)
 	if v == nil || v.snap.Load.Reserved > 0 || v.snap.PrefilledAt.After(s.Since) {
 		return
 	}
-	m.learner.Step(now, s.Replica, max(s.KVTokens, v.snap.Load.DecodeKVTokens), s.Gap)
+	ld := &v.snap.Load
+	others := scoring.Tokens(ld.ForeignBlocks) * ld.Limits.BlockTokens
+	m.learner.Step(now, s.Replica, max(1, ld.Running)+ld.ForeignSeats, max(s.KVTokens, ld.DecodeKVTokens)+others, s.Gap)
 	if slowdown := m.learner.Slowdown(s.Replica); m.outliers.judge(now, s.Replica, m.learner, vs) {
 		m.emit(ejected{s.Replica, slowdown, m.outliers.out[s.Replica].until})
 	}

@@ -128,6 +128,7 @@ func (m *machine) lay(now time.Time, vs []view) {
 			c.Pending, c.PendingBlocks, c.PendingSeats = b.pending, b.blocks, b.seats
 		}
 		c.Rates, c.Busy = m.estimator.At(now, v.ref.ID)
+		c.New = !m.estimator.KnowsPrefill(v.ref.ID, 1, 0)
 		c.CoolingUntil = nil
 		if quota := v.snap.QuotaSeats; quota != nil && v.snap.State == fleet.Ready {
 			m.pass.quotas = true

@@ -343,10 +343,10 @@ func TestLearning(t *testing.T) {
 	for range 1000 {
 		r.step(stream.Steps{Replica: "a", KVTokens: 100, Since: r.now, Gap: 50 * time.Millisecond})
 	}
-	require.InEpsilon(t, 0.05, r.m.learner.Rates("a").StepSecondsAt(50_000), 0.2)
+	require.InEpsilon(t, 0.05, r.m.learner.Rates("a").StepSecondsAt(1, 50_000), 0.2)
 }
 
-// TestFirstTokenIsPredicted: on an idle replica it takes the prompt's prefill and a step, and nothing is predicted where the
+// TestFirstTokenIsPredicted: on an idle replica it takes the prompt's prefill, what a pass takes and a step, and nothing is predicted where the
 // replica has not shown how fast it is with prompts of this length.
 func TestFirstTokenIsPredicted(t *testing.T) {
 	r := newRig(t, testConfig(), 1)
@@ -365,7 +365,7 @@ func TestFirstTokenIsPredicted(t *testing.T) {
 	rates := r.m.learner.Rates("a")
 	got := place(2, 300)
 	require.NotNil(t, got.FirstToken)
-	require.InEpsilon(t, rates.PrefillSeconds(300, 0)+rates.StepSeconds, got.FirstToken.Seconds(), 1e-6)
+	require.InEpsilon(t, rates.PrefillSeconds(300, 0)+rates.PassSeconds+rates.StepSeconds, got.FirstToken.Seconds(), 1e-6)
 	require.Nil(t, place(3, 900).FirstToken)
 
 	r.site("a").snap.Seen = &fleet.Seen{PromptTokens: 150}

@@ -95,7 +95,7 @@ func standingOf(now time.Time, c *policy.Candidate, d *policy.Demand) slo.Replic
 		tokens = max(tokens/2, 2*at.RemainingEach)
 	}
 	return slo.Replica{
-		WaitSeconds: at.WaitSeconds, PrefillSeconds: step,
+		WaitSeconds: at.WaitSeconds, PrefillSeconds: at.PassSeconds(),
 		Blocks:      slo.Stock{Usable: float64(usable), Free: float64(usable - booked)},
 		Seats:       slo.Stock{Usable: float64(seats), Free: float64(seats - c.Load.SeatsBooked - c.PendingSeats)},
 		LifeSeconds: tokens * step / (1 - min(c.Busy, busyMost)),
@@ -151,7 +151,7 @@ func (m *machine) tooSlow(now time.Time, e *entry, vs []view) *turned {
 			continue
 		}
 		at := cost.ReplicaAt(now, &c.Load, c.Pending, c.Rates)
-		step := seconds((at.StepSeconds + c.Rates.StepSecondsPerKVToken*float64(d.PromptTokens)) / (1 - min(c.Busy, busyMost)))
+		step := seconds((at.StepSeconds + c.Rates.JoinSeconds(d.PromptTokens)) / (1 - min(c.Busy, busyMost)))
 		if least < 0 || step < least {
 			least, life = step, standingOf(now, c, d).LifeSeconds
 		}
@@ -195,8 +195,7 @@ func (m *machine) missed(cause fault.Cause, room float64, format string, args ..
 func (m *machine) firstIn(now time.Time, d *policy.Demand, i int) float64 {
 	c := &m.fleet[i]
 	at := cost.ReplicaAt(now, &c.Load, c.Pending, c.Rates)
-	own := at.OwnPrefillSeconds(&cost.Demand{PromptTokens: d.PromptTokens}, m.scratch.fits[i].OverlapTokens)
-	return at.WaitSeconds + own + at.StepSeconds
+	return at.FirstSeconds(&cost.Demand{PromptTokens: d.PromptTokens}, m.scratch.fits[i].OverlapTokens)
 }
 
 // leastFirst is how long a waiting entry's first token takes at least, wherever it goes.

@@ -245,7 +245,7 @@ func (m *machine) attempt(now time.Time, p Placement) {
 	l.attempts++
 	l.only = nil
 	a := &attempt{
-		id: m.nextID, leg: l, place: p, base: l.produced, input: l.input, began: now, last: now, stepped: now,
+		id: m.nextID, leg: l, place: p, base: l.produced, input: l.input, began: now, last: now,
 	}
 	if a.input == nil {
 		a.input = m.prompts[l.prompt].IDs

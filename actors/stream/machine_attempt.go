@@ -26,8 +26,11 @@ type attempt struct {
 	told     *int          // length of a prompt that the engine rendered; nil: it has not said
 	started  bool          // the replica was told of the first token
 	reported int           // tokens at the last Progress message
-	stepped  time.Time     // when that was
 	excused  time.Duration // how much longer it is waited for because its replica gives nobody anything
+	// The run of decode steps that the router has not been told of yet begins after that many tokens, at that time; 0: none does. The
+	// first gap is in no run: the passes of other prompts are told apart from steps by when the replica has heard of their end.
+	steppedAt int
+	stepped   time.Time
 	// settled is since when the leg needs no more of it; its end is awaited, so that nothing lingers. nil: it is needed.
 	settled *time.Time
 	cut     bool // the engine said that somebody else aborted it
@@ -197,7 +200,7 @@ func stopReason(said engine.FinishReason) StopReason {
 func (m *machine) milestones(at time.Time, a *attempt) {
 	p := &a.place
 	if !a.started {
-		a.started, a.stepped, a.reported = true, at, 1
+		a.started, a.reported = true, 1
 		m.emit(toReplica{p.Ref, fleet.Started{Ticket: p.Claim.Ticket, Waited: at.Sub(a.began)}})
 		if a.produced > a.reported {
 			m.emit(toReplica{p.Ref, fleet.Progress{Ticket: p.Claim.Ticket, Produced: scoring.Tokens(a.produced)}})
@@ -216,16 +219,24 @@ func (m *machine) milestones(at time.Time, a *attempt) {
 		return
 	}
 	// What the replica has not heard of is booked up to a block ahead, also where the engine is ahead of what it tells.
-	every := max(16, int(p.BlockTokens)) - p.Ref.Capabilities.LostMost
-	if n := a.produced - a.reported; n >= every {
+	if n := a.produced - a.reported; n >= max(16, int(p.BlockTokens))-p.Ref.Capabilities.LostMost {
 		m.emit(toReplica{p.Ref, fleet.Progress{Ticket: p.Claim.Ticket, Produced: scoring.Tokens(a.produced)}})
+		a.reported = a.produced
+	}
+	switch n := a.produced - a.steppedAt; {
+	case a.steppedAt == 0:
+		a.stepped, a.steppedAt = at, a.produced
+	case n >= stepsTold:
 		m.emit(toRouter{Steps{
 			Replica: p.Ref.ID, KVTokens: p.Claim.PromptTokens + scoring.Tokens(a.produced),
 			Since: a.stepped, Gap: at.Sub(a.stepped) / time.Duration(n),
 		}})
-		a.reported, a.stepped = a.produced, at
+		a.stepped, a.steppedAt = at, a.produced
 	}
 }
+
+// stepsTold is how many decode steps a run of them has, at least, that is told of.
+const stepsTold = 16
 
 // abort ends an attempt from our side. What it holds lingers until the engine lets go.
 func (m *machine) abort(a *attempt) {

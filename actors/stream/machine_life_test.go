@@ -22,13 +22,15 @@ func TestOneRequestFromSubmissionToEnd(t *testing.T) {
 	}, r.do(text(1, "a")), "an engine without events: its cache holds the prompt now")
 	r.later(30 * time.Second)
 	require.Equal(t, []string{`leg 0: 15 "bcdefghijklmnop"`}, r.do(text(1, "bcdefghijklmnop")))
+	require.Equal(t, []string{"plain: progress 1 17", `leg 0: 1 "q"`}, r.do(text(1, "q")), "once a block")
+	r.later(8 * time.Second)
 	require.Equal(t, []string{
-		"plain: progress 1 17", "steps of plain at 20, 1.875s each", `leg 0: 1 "q"`,
-	}, r.do(text(1, "q")), "once a block")
-	require.Equal(t, []string{"leg 0: stop after 17", "ended well"}, r.do(tokens(1).finish(engine.FinishStop)))
+		"steps of plain at 35, 500ms each", `leg 0: 15 "rstuvwxyzabcdef"`,
+	}, r.do(text(1, "rstuvwxyzabcdef")), "the first gap, in which others may have had their prefill, is none of them")
+	require.Equal(t, []string{"leg 0: stop after 32", "ended well"}, r.do(tokens(1).finish(engine.FinishStop)))
 	require.False(t, r.m.done())
 	require.Equal(t, []string{
-		"plain: end 1 finished", "finished 1 on plain with 17", `plain: learned 20 "s"`,
+		"plain: end 1 finished", "finished 1 on plain with 32", `plain: learned 35 "s"`,
 	}, r.do(attemptEnded{attempt: 1}))
 	require.True(t, r.m.done())
 }

@@ -46,7 +46,7 @@ type Learner struct {
 type usual struct {
 	known  bool    // nothing was observed since it was worked out
 	rates  Rates   // their prefill as configured
-	factor float64 // how many times as long as that their prefill takes
+	pace   pace    // how long beside that their prefill takes
 	weight float64 // what that weighs beside a replica's own
 }
 
@@ -56,10 +56,11 @@ type observed struct {
 	speed    speed
 	prefills int // observed, as far as prefillsKnown
 	busy     busy
-	steps    line
-	past     line // as steps, but it forgets slowly
+	steps    plane
+	past     plane // as steps, but it forgets slowly
 	pace     trend
-	odd      float64 // the share of runs of steps that took much longer than predicted, of late
+	off      deviation // how its steps lie beside the prior's
+	odd      float64   // the share of runs of steps that took much longer than predicted, of late
 }
 
 // prefillsKnown is how many prefills a replica must have shown before its own speed counts as known.
@@ -74,7 +75,7 @@ var _ Estimator = (*Learner)(nil)
 // speaks of its fleet or its prior, or goes on from prompts that are over in one pass whatever their length.
 func (l *Learner) KnowsPrefill(id scoring.ReplicaID, tokens, hit scoring.Tokens) bool {
 	o := l.replicas[id]
-	return o != nil && o.prefills >= prefillsKnown && l.cfg.Prior.PrefillSeconds(tokens, hit) <= prefillReach*o.speed.longest()
+	return o != nil && o.prefills >= prefillsKnown && l.cfg.Prior.PrefillSeconds(tokens, hit) <= prefillReach*o.speed.longest
 }
 
 // NewLearner returns a learner that knows only its priors.
@@ -118,29 +119,32 @@ func (l *Learner) FirstToken(now time.Time, id scoring.ReplicaID, prefill, hit s
 // longestKeep forgets the longest prefill by half in some 700 first tokens.
 const longestKeep = 0.999
 
-// Step notes a gap between two tokens of a stream while the replica decoded over kvTokens and nothing there waited for
-// its first token.
-func (l *Learner) Step(now time.Time, id scoring.ReplicaID, kvTokens scoring.Tokens, gap time.Duration) {
-	if gap <= 0 || kvTokens < 0 {
+// Step notes a gap between two tokens of a stream while the replica decoded so many sequences over kvTokens and nothing there
+// waited for its first token.
+func (l *Learner) Step(now time.Time, id scoring.ReplicaID, sequences int, kvTokens scoring.Tokens, gap time.Duration) {
+	if gap <= 0 || kvTokens < 0 || sequences < 0 {
 		return
 	}
 	o := l.replica(id)
 	o.seen(now)
 	seconds := gap.Seconds()
-	counts := o.usual(seconds, l.Rates(id).StepSecondsAt(kvTokens))
+	counts := o.usual(seconds, l.Rates(id).StepSecondsAt(sequences, kvTokens))
 	if o.past.n >= trendAfter {
-		rates := l.rates(o, 1)
-		step, perKV := o.past.fit(&rates, stepPull)
-		if predicted := step + perKV*float64(kvTokens); predicted > 0 {
+		past := l.rates(o, 1)
+		o.past.fit(&past, stepPull)
+		if predicted := past.StepSecondsAt(sequences, kvTokens); predicted > 0 {
 			o.pace.observe(seconds / predicted)
 			seconds = min(seconds, pastMost*predicted)
 		}
 	}
-	o.past.observe(float64(kvTokens), seconds, pastKeep)
+	n, kv := float64(sequences), float64(kvTokens)
+	o.past.observe(n, kv, seconds, pastKeep)
 	if counts {
+		for _, to := range []*observed{o, &l.fleet} {
+			to.off.observe(gap.Seconds(), l.cfg.Prior.StepSecondsAt(sequences, kvTokens), l.cfg.StepKeep)
+			to.steps.observe(n, kv, gap.Seconds(), l.cfg.StepKeep)
+		}
 		l.usual.known = false
-		l.fleet.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
-		o.steps.observe(float64(kvTokens), gap.Seconds(), l.cfg.StepKeep)
 	}
 }
 
@@ -220,23 +224,23 @@ func (l *Learner) rates(o *observed, kept float64) Rates {
 		l.work()
 	}
 	u := &l.usual
-	r, factor := u.rates, u.factor
+	r, pace := u.rates, u.pace
 	if o != nil {
-		factor = o.speed.factor(factor, u.weight/kept)
-		r.StepSeconds, r.StepSecondsPerKVToken = o.steps.fit(&r, stepPull/kept)
+		pace = o.speed.fit(pace, passPull/passLength/kept, u.weight/kept)
+		o.steps.fit(&r, pulled(stepPull, o.steps.n, o.off.doubt(&l.fleet.off))/kept)
 	}
-	return r.scaled(factor)
+	return r.at(pace)
 }
 
 // work works out what is usual.
 func (l *Learner) work() {
 	r, weight := l.cfg.Prior, l.cfg.PriorShare*l.longest
-	r.StepSeconds, r.StepSecondsPerKVToken = l.fleet.steps.fit(&r, stepPull*fleetPull)
-	l.usual = usual{known: true, rates: r, factor: l.fleet.speed.factor(1, weight*fleetPull), weight: weight}
+	l.fleet.steps.fit(&r, stepPull*fleetPull)
+	l.usual = usual{known: true, rates: r, pace: l.fleet.speed.fit(pace{factor: 1}, passPullFleet/passLength, weight*fleetPull), weight: weight}
 }
 
 const (
-	// stepPull is how many runs of steps at each of the prior's two points the prior of a replica weighs.
+	// stepPull is how many runs of steps at each of the prior's three points the prior of a replica weighs.
 	stepPull = 16
 	// fleetPull is how much less the configured rates weigh for the fleet than the fleet for a replica.
 	fleetPull = 1.0 / 64
@@ -248,53 +252,4 @@ func (l *Learner) Answer(prompt, maxTokens scoring.Tokens) Forecast {
 		return Forecast{}
 	}
 	return l.outputs.forecast(prompt, maxTokens, l.cfg.OutputQuantile, l.cfg.FirstOutputTokens)
-}
-
-// line is a decayed least-squares fit of step time on KV tokens, started with two points of the prior.
-type line struct{ n, x, y, xx, xy float64 }
-
-// priorKV is the prior's second point; the first is at 0.
-const priorKV = 100_000
-
-func (f *line) observe(x, y, keep float64) {
-	f.fade(keep)
-	f.n++
-	f.x += x
-	f.y += y
-	f.xx += x * x
-	f.xy += x * y
-}
-
-func (f *line) fade(kept float64) {
-	f.n *= kept
-	f.x *= kept
-	f.y *= kept
-	f.xx *= kept
-	f.xy *= kept
-}
-
-// fit returns intercept and slope in seconds, never negative. The prior stays in the fit, so that observations at one
-// single load leave the slope defined; weight is how many observations each of its two points counts as.
-func (f *line) fit(prior *Rates, weight float64) (step, perKV float64) {
-	if f.n == 0 {
-		return prior.StepSeconds, prior.StepSecondsPerKVToken
-	}
-	g := *f
-	for _, x := range [...]float64{0, priorKV} {
-		y := prior.StepSeconds + prior.StepSecondsPerKVToken*x
-		g.n += weight
-		g.x += weight * x
-		g.y += weight * y
-		g.xx += weight * x * x
-		g.xy += weight * x * y
-	}
-	slope := (g.n*g.xy - g.x*g.y) / (g.n*g.xx - g.x*g.x)
-	if slope < 0 {
-		return g.y / g.n, 0
-	}
-	intercept := (g.y - slope*g.x) / g.n
-	if intercept < 0 {
-		return 0, g.xy / g.xx // through the origin
-	}
-	return intercept, slope
 }

@@ -24,15 +24,20 @@ type Pending struct {
 // Replica is one replica as the formula sees it, whatever the request.
 type Replica struct {
 	Rates         Rates
-	WaitSeconds   float64 // until a prompt that comes now can start
-	Residents     float64 // requests that are there
+	QueueSeconds  float64 // of prefill that it was sent: until a prompt that comes now could start, were nobody else there
+	WaitSeconds   float64 // until it can start, behind those of others too
+	Residents     float64 // requests that are there, others' too
 	RemainingEach float64 // what one of them will produce yet, on average
 	StepSeconds   float64 // of a decode step, over what is there
 }
 
-// elapsedShareMax bounds the credit for the oldest prefill's progress: a prediction that was too short must not turn
-// into a replica that seems idle.
-const elapsedShareMax = 0.9
+const (
+	// elapsedShareMax bounds the credit for the oldest prefill's progress: a prediction that was too short must not turn
+	// into a replica that seems idle.
+	elapsedShareMax = 0.9
+	// othersProduce is what a sequence of others is taken to produce yet: nobody tells.
+	othersProduce = 256
+)
 
 // ReplicaAt is a replica as it stands at a moment.
 func ReplicaAt(now time.Time, ld *ledger.Load, p Pending, rates Rates) Replica {
@@ -41,24 +46,36 @@ func ReplicaAt(now time.Time, ld *ledger.Load, p Pending, rates Rates) Replica {
 	return r
 }
 
-// Stand makes r a replica as it stands at a moment.
+// Stand makes r a replica as it stands at a moment. It is as busy with the sequences of others as with ours; those that wait in it
+// stand before whatever comes, and get in one by one as those that run end.
 func (r *Replica) Stand(now time.Time, ld *ledger.Load, p *Pending, rates *Rates) {
+	ours := ld.Reserved + ld.Running + p.Requests
+	kv := ld.DecodeKVTokens + ld.ReservedPromptTokens + p.PromptTokens + scoring.Tokens(ld.ForeignBlocks)*ld.Limits.BlockTokens
+	remaining := float64(ld.RemainingOutputTokens+p.OutputTokens) + othersProduce*float64(ld.ForeignSeats)
 	r.Rates = *rates
-	r.WaitSeconds = waitSeconds(now, ld, p, rates)
-	r.Residents = float64(ld.Reserved + ld.Running + p.Requests)
-	r.StepSeconds = rates.StepSecondsAt(ld.DecodeKVTokens + ld.ReservedPromptTokens + p.PromptTokens)
+	r.Residents = float64(ours + ld.ForeignSeats)
+	r.StepSeconds = rates.StepSecondsAt(ours+ld.ForeignSeats, kv)
+	r.QueueSeconds = queueSeconds(now, ld, p, rates)
+	r.WaitSeconds = r.QueueSeconds
+	if ld.ForeignWaiting > 0 {
+		r.WaitSeconds += float64(ld.ForeignWaiting) / float64(max(1, ld.Limits.Seats)) * othersProduce * r.StepSeconds
+	}
 	r.RemainingEach = 0
 	if r.Residents > 0 {
-		r.RemainingEach = float64(ld.RemainingOutputTokens+p.OutputTokens) / r.Residents
+		r.RemainingEach = remaining / r.Residents
 	}
 }
 
-// waitSeconds is the prefill work ahead, less what is done of the oldest.
-func waitSeconds(now time.Time, ld *ledger.Load, p *Pending, rates *Rates) float64 {
+// queueSeconds is the prefill work ahead, less what is done of the oldest. What waits together is computed in one pass, as far as it
+// goes into one.
+func queueSeconds(now time.Time, ld *ledger.Load, p *Pending, rates *Rates) float64 {
 	queued := rates.PrefillSecondsPerToken*float64(ld.QueuedPrefillTokens) +
 		rates.PrefillSecondsPerToken2*ld.QueuedPrefillTokens2
+	if ld.OldestPrefill != nil || p.PrefillTokens > 0 {
+		queued += rates.PassSeconds
+	}
 	if ld.OldestPrefill != nil {
-		oldest := rates.PrefillSeconds(ld.OldestPrefillTokens, 0)
+		oldest := rates.PassSeconds + rates.PrefillSeconds(ld.OldestPrefillTokens, 0)
 		queued -= min(max(0, now.Sub(*ld.OldestPrefill).Seconds()), elapsedShareMax*oldest)
 	}
 	return max(0, queued) + rates.PrefillSeconds(p.PrefillTokens, p.PromptTokens-p.PrefillTokens)
@@ -95,7 +112,7 @@ type Breakdown struct {
 	PrefillSeconds   float64 // its own prefill
 	DecodeSeconds    float64 // its own decode, at the batch it will join
 	StallSeconds     float64 // of those there, by its prefill
-	SlowerSeconds    float64 // of their steps, by its KV
+	SlowerSeconds    float64 // of their steps, by its place in the batch and its KV
 	NewBlocksSeconds float64 // what its new blocks push out of the cache
 	QueueSeconds     float64 // of those that wait in the router, by the work that it brings to the fleet
 	MemorySeconds    float64 // until there is room for it
@@ -120,10 +137,19 @@ func (b *Breakdown) TotalSeconds() float64 {
 		b.NewBlocksSeconds + b.QueueSeconds + b.MemorySeconds
 }
 
-// OwnPrefillSeconds is the prefill of the demand where hit of its prompt is cached; the last token is always computed.
+// OwnPrefillSeconds is the prefill of the demand where hit of its prompt is cached, beside that of its pass; the last token is always
+// computed.
 func (r *Replica) OwnPrefillSeconds(d *Demand, hit scoring.Tokens) float64 {
 	return d.prefillSeconds(hit, &r.Rates)
 }
+
+// FirstSeconds is how long a demand's first token takes, where hit of its prompt is cached.
+func (r *Replica) FirstSeconds(d *Demand, hit scoring.Tokens) float64 {
+	return r.WaitSeconds + r.OwnPrefillSeconds(d, hit) + r.PassSeconds()
+}
+
+// PassSeconds is how long a pass takes there that gives a first token, however short the prompt.
+func (r *Replica) PassSeconds() float64 { return r.Rates.PassSeconds + r.StepSeconds }
 
 func (d *Demand) prefillSeconds(hit scoring.Tokens, rates *Rates) float64 {
 	hit = max(0, min(hit, d.PromptTokens-1))
@@ -132,20 +158,20 @@ func (d *Demand) prefillSeconds(hit scoring.Tokens, rates *Rates) float64 {
 
 // Cost is what it costs to send the demand to the replica, where its first hit prompt tokens are cached.
 func (r *Replica) Cost(d *Demand, hit scoring.Tokens, held Held, p *Prices, w *Weights) Breakdown {
-	prefill := r.OwnPrefillSeconds(d, hit)
-	output, prompt := float64(max(0, d.OutputTokens)), float64(max(0, d.PromptTokens))
+	pass, prefill := r.Rates.PassSeconds, r.OwnPrefillSeconds(d, hit)
+	output, join := float64(max(0, d.OutputTokens)), r.Rates.JoinSeconds(d.PromptTokens)
 	residents := r.Residents + held.Requests
 	decode := p.Others * p.Decode
 	b := Breakdown{
 		WaitSeconds:      w.TTFT * r.WaitSeconds,
 		HeldSeconds:      w.TTFT * held.PrefillSeconds,
-		PrefillSeconds:   w.TTFT * prefill,
-		DecodeSeconds:    decode * output * (r.StepSeconds + r.Rates.StepSecondsPerKVToken*prompt),
-		StallSeconds:     p.Others * residents * prefill,
+		PrefillSeconds:   w.TTFT * (pass + prefill),
+		DecodeSeconds:    decode * output * (r.StepSeconds + r.Rates.StepSecondsPerSequence*held.Requests + join),
+		StallSeconds:     p.Others * residents * (pass + prefill),
 		NewBlocksSeconds: w.Reuse * p.Others * p.NewBlocks * prefill,
 		QueueSeconds:     w.Reuse * p.Queue * d.prefillSeconds(hit, &p.Fleet),
 	}
-	b.SlowerSeconds = decode * residents * r.Rates.StepSecondsPerKVToken * prompt * min(output, r.RemainingEach)
+	b.SlowerSeconds = decode * residents * join * min(output, r.RemainingEach)
 	return b
 }
 
@@ -164,9 +190,9 @@ type Quote struct {
 
 // Offer is what of a replica's cost is the same for every request.
 type Offer struct {
-	rates     Rates // StepSeconds over what is there
+	rates     Rates // StepSeconds over what is there, those that wait for it included
 	waiting   float64
-	residents float64 // those that wait for it included
+	residents float64 // likewise
 	remaining float64
 }
 
@@ -176,7 +202,7 @@ func (r *Replica) Offer(held *Held, w *Weights) Offer {
 		rates: r.Rates, waiting: w.TTFT * (r.WaitSeconds + held.PrefillSeconds), residents: r.Residents + held.Requests,
 		remaining: r.RemainingEach,
 	}
-	o.rates.StepSeconds = r.StepSeconds
+	o.rates.StepSeconds = r.StepSeconds + r.Rates.StepSecondsPerSequence*held.Requests
 	return o
 }
 
@@ -208,9 +234,10 @@ func (q *Quote) Part(hit scoring.Tokens) Part {
 // TotalSeconds is the sum of [Replica.Cost], the wait for memory left out.
 func (q *Quote) TotalSeconds(o *Offer, p Part) float64 {
 	prefill := p.tokens * (o.rates.PrefillSecondsPerToken + o.rates.PrefillSecondsPerToken2*p.context)
-	perPrompt := o.rates.StepSecondsPerKVToken * q.prompt
-	steps := q.output*(o.rates.StepSeconds+perPrompt) + o.residents*perPrompt*min(q.output, o.remaining)
-	return p.queued + o.waiting + prefill*(q.ttft+q.others*o.residents+q.fresh) + q.decode*steps
+	join := o.rates.StepSecondsPerSequence + o.rates.StepSecondsPerKVToken*q.prompt
+	steps := q.output*(o.rates.StepSeconds+join) + o.residents*join*min(q.output, o.remaining)
+	stopped := q.ttft + q.others*o.residents
+	return p.queued + o.waiting + o.rates.PassSeconds*stopped + prefill*(stopped+q.fresh) + q.decode*steps
 }
 
 // MemorySeconds is about how long those there need until they have given back missing tokens of the kvTokens that they hold.

@@ -7,16 +7,21 @@ import (
 )
 
 // Rates say how fast a replica works. They follow a roofline: prefill is bound by arithmetic, a decode step by reading
-// the weights and the KV of its batch.
+// the weights and the KV of its batch, and by what is done for each of its sequences.
 type Rates struct {
 	// PrefillSecondsPerToken is for each uncached prompt token.
 	PrefillSecondsPerToken float64
 	// PrefillSecondsPerToken2 is for each uncached prompt token and token of context before it (attention).
 	PrefillSecondsPerToken2 float64
+	// PassSeconds is for each pass that computes prompts, however many and however short, beside a decode step.
+	PassSeconds float64
 	// StepSeconds is a decode step of an empty batch.
 	StepSeconds float64
 	// StepSecondsPerKVToken is added to a step for each KV token of the batch.
 	StepSecondsPerKVToken float64
+	// StepSecondsPerSequence is added to a step for each sequence of the batch: nothing where a step is bound by reading the
+	// weights, a good part of it where a device computes slowly or the host does much for each sequence.
+	StepSecondsPerSequence float64
 }
 
 // DefaultRates are those of an 8-billion-parameter model on one H100: 20,000 prompt tokens a second; a step of 10 ms
@@ -31,21 +36,27 @@ func DefaultRates() Rates {
 	}
 }
 
-// PrefillSeconds is the time to compute tokens uncached prompt tokens behind hit cached ones.
+// PrefillSeconds is the time to compute tokens uncached prompt tokens behind hit cached ones, beside that of the pass.
 func (r Rates) PrefillSeconds(tokens, hit scoring.Tokens) float64 {
 	u := float64(max(0, tokens))
 	return r.PrefillSecondsPerToken*u + r.PrefillSecondsPerToken2*u*(float64(max(0, hit))+u/2)
 }
 
-// StepSecondsAt is the time of a decode step over kv tokens.
-func (r Rates) StepSecondsAt(kv scoring.Tokens) float64 {
-	return r.StepSeconds + r.StepSecondsPerKVToken*float64(max(0, kv))
+// StepSecondsAt is the time of a decode step of so many sequences over kv tokens.
+func (r Rates) StepSecondsAt(sequences int, kv scoring.Tokens) float64 {
+	return r.StepSeconds + r.StepSecondsPerSequence*float64(max(0, sequences)) + r.StepSecondsPerKVToken*float64(max(0, kv))
 }
 
-// scaled returns the rates of a replica whose prefill takes factor times as long.
-func (r Rates) scaled(factor float64) Rates {
-	r.PrefillSecondsPerToken *= factor
-	r.PrefillSecondsPerToken2 *= factor
+// JoinSeconds is what a sequence with so many tokens adds to each step of a batch that it joins.
+func (r Rates) JoinSeconds(tokens scoring.Tokens) float64 {
+	return r.StepSecondsPerSequence + r.StepSecondsPerKVToken*float64(max(0, tokens))
+}
+
+// at returns the rates of a replica with that pace.
+func (r Rates) at(p pace) Rates {
+	r.PrefillSecondsPerToken *= p.factor
+	r.PrefillSecondsPerToken2 *= p.factor
+	r.PassSeconds = p.pass
 	return r
 }
 

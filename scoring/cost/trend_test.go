@@ -13,7 +13,7 @@ import (
 func TestSlowdownComparesWithItsOwnPast(t *testing.T) {
 	step := func(l *Learner, id scoring.ReplicaID, kv scoring.Tokens, gap time.Duration, n int) {
 		for range n {
-			l.Step(time.Time{}, id, kv, gap)
+			l.Step(time.Time{}, id, 1, kv, gap)
 		}
 	}
 	l := NewLearner(DefaultConfig())

@@ -13,6 +13,7 @@ const samplesKept = 3
 // than our last release alone shows nothing.
 type foreign struct {
 	blocks, seats window
+	crowd         window // sequences that run or wait there
 	misses        int
 	// The most of ours that can have been in use at some moment since the sample before: a figure may be older than the
 	// newest end of a ticket.
@@ -31,9 +32,9 @@ func (w *window) push(v int) {
 
 func (w *window) least() int { return max(0, slices.Min(w[:])) }
 
-// Sample takes the engine's own figures: blocks in use by running sequences, and running sequences; nil for what it does
-// not tell.
-func (l *Ledger) Sample(used *scoring.Blocks, runningSeqs *int) {
+// Sample takes the engine's own figures: blocks in use by running sequences, running sequences, and those that wait in it; nil
+// for what it does not tell.
+func (l *Ledger) Sample(used *scoring.Blocks, runningSeqs, waitingSeqs *int) {
 	f := &l.foreign
 	f.misses = 0
 	if used != nil {
@@ -46,8 +47,23 @@ func (l *Ledger) Sample(used *scoring.Blocks, runningSeqs *int) {
 	} else {
 		f.seats = window{}
 	}
+	if waitingSeqs != nil { // ours may be among either
+		f.crowd.push(valueOf(runningSeqs) + *waitingSeqs - f.peakSeats)
+	} else {
+		f.crowd = window{}
+	}
 	f.peakBlocks, f.peakSeats = l.booked(), l.sum.seats
 }
+
+func valueOf(n *int) int {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// waiting is how many sequences of others wait in the engine.
+func (f *foreign) waiting() int { return max(0, f.crowd.least()-f.seats.least()) }
 
 // MissedSample notes that the engine's figures could not be had. The third miss in a row makes foreign use expire and
 // returns true, once.
@@ -57,7 +73,7 @@ func (l *Ledger) MissedSample() (alarm bool) {
 	if f.misses != samplesKept {
 		return false
 	}
-	f.blocks, f.seats = window{}, window{}
+	f.blocks, f.seats, f.crowd = window{}, window{}, window{}
 	l.counters.Alarms++
 	return true
 }

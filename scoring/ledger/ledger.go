@@ -407,6 +407,7 @@ func (l *Ledger) Load() Load {
 		ForeignBlocks:         scoring.Blocks(l.foreign.blocks.least()),
 		SeatsBooked:           l.sum.seats,
 		ForeignSeats:          l.foreign.seats.least(),
+		ForeignWaiting:        l.foreign.waiting(),
 		Reserved:              l.states[Reserved],
 		Running:               l.states[Running],
 		Lingering:             l.states[Lingering],

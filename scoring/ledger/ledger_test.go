@@ -148,21 +148,21 @@ func TestForeignUse(t *testing.T) {
 	c := ledger.Claim{Ticket: ticket(1), PrivateBlocks: 4, Seats: 1, SequenceTokens: 160}
 	require.Equal(t, ledger.None, l.Reserve(start, c))
 	running := 3
-	l.Sample(blocks(9), &running)
-	l.Sample(blocks(7), &running)
+	l.Sample(blocks(9), &running, nil)
+	l.Sample(blocks(7), &running, nil)
 	require.Zero(t, l.Load().ForeignBlocks, "two samples show nothing")
-	l.Sample(blocks(8), &running)
+	l.Sample(blocks(8), &running, nil)
 	require.EqualValues(t, 3, l.Load().ForeignBlocks, "the least of 5, 3, 4")
 	require.EqualValues(t, 3, l.Load().FreeBlocks())
 	require.Equal(t, 2, l.Load().ForeignSeats)
 	require.Equal(t, 1, l.Load().FreeSeats())
 
 	require.True(t, l.End(ticket(1), ledger.Finished))
-	l.Sample(blocks(4), &running)
+	l.Sample(blocks(4), &running, nil)
 	require.Zero(t, l.Load().ForeignBlocks, "a figure from before our release shows nothing of others")
 
 	for range 3 {
-		l.Sample(blocks(6), nil)
+		l.Sample(blocks(6), nil, nil)
 	}
 	require.EqualValues(t, 6, l.Load().ForeignBlocks)
 	require.Zero(t, l.Load().ForeignSeats, "this engine stopped telling its sequences")

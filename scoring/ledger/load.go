@@ -15,7 +15,8 @@ type Load struct {
 	OverdraftBlocks scoring.Blocks // the part of BookedBlocks beyond predictions
 	ForeignBlocks   scoring.Blocks // in use by others than us, as the engine's figures show
 	SeatsBooked     int
-	ForeignSeats    int // sequences of others
+	ForeignSeats    int // sequences of others that run
+	ForeignWaiting  int // sequences of others that wait in the engine
 
 	Reserved, Running, Lingering int // tickets by state
 

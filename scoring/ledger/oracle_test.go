@@ -469,12 +469,12 @@ func (r *run) sample(t *rapid.T) {
 	switch tells {
 	case 0:
 		r.o.seats = nil
-		r.l.Sample(&used, nil)
+		r.l.Sample(&used, nil, nil)
 	case 1:
 		r.o.blocks = nil
-		r.l.Sample(nil, &running)
+		r.l.Sample(nil, &running, nil)
 	default:
-		r.l.Sample(&used, &running)
+		r.l.Sample(&used, &running, nil)
 	}
 	r.o.history, r.o.running = nil, nil
 	r.o.note()

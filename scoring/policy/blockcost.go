@@ -89,7 +89,7 @@ func (p *blockCost) blocks(d *Demand, fits []Fit, i int) (prefill, held float64)
 	block := max(1, c.Load.Limits.BlockTokens)
 	prefill = float64(prefillTokens(c)+newTokens(d, f)) / float64(block)
 	// What sequences hold, prefixes that they share once: what is booked for them includes what they are predicted to produce.
-	active := min(c.Load.BookedBlocks+c.PendingBlocks, activeTokens(c).Blocks(block))
+	active := min(c.Load.BookedBlocks+c.PendingBlocks, ownTokens(c).Blocks(block)) + c.Load.ForeignBlocks
 	return prefill, float64(active + max(0, d.PromptTokens.Blocks(block)-f.RideBlocks))
 }
 

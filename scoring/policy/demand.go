@@ -98,6 +98,8 @@ type Candidate struct {
 	KeptSeats  int
 
 	Rates cost.Rates
+	// New: it has not shown yet how fast it is, or by a pass or two that may have been those of a cold engine.
+	New bool
 	// Busy is the share of its time that it has spent on prefill of late, below 1.
 	Busy float64
 	// CoolingUntil is set after it shed a request: it gets nothing before.

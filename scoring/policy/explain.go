@@ -64,8 +64,8 @@ func Lay(terms []string, pass *Pass, d *Demand, fits []Fit, values []float64) Ta
 			Requests:       requests(c),
 			QueuedTokens:   prefillTokens(c),
 			StartSeconds:   at.WaitSeconds,
-			PrefillSeconds: at.OwnPrefillSeconds(&demand, fits[i].OverlapTokens) + c.Rates.StepSeconds,
-			StepSeconds:    at.StepSeconds + c.Rates.StepSecondsPerKVToken*float64(d.PromptTokens),
+			PrefillSeconds: at.OwnPrefillSeconds(&demand, fits[i].OverlapTokens) + at.PassSeconds(),
+			StepSeconds:    at.StepSeconds + c.Rates.JoinSeconds(d.PromptTokens),
 		}
 		if n := len(terms); n > 0 {
 			row.Values = values[i*n : (i+1)*n : (i+1)*n]

@@ -118,7 +118,7 @@ func (f *fleet) dispatch(req request) int {
 	f.plan(r.busy, func() {
 		require.True(f.t, r.ledger.Start(c.Ticket, f.now))
 		f.policy.OnFirstToken(r.id)
-		step := r.rates.StepSecondsAt(r.ledger.Load().DecodeKVTokens)
+		step := r.rates.StepSecondsAt(r.ledger.Load().Running, r.ledger.Load().DecodeKVTokens)
 		f.plan(f.now.Add(seconds(float64(req.output)*step)), func() {
 			require.True(f.t, r.ledger.End(c.Ticket, ledger.Finished))
 			f.policy.OnEnd(r.id)

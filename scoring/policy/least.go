@@ -90,8 +90,10 @@ func (*leastRequests) of(p *Pass, _ *Demand, _ *Fit, i int) float64 {
 	return float64(requests(&p.Fleet[i]))
 }
 
-// requests counts what a replica works on or was asked to.
-func requests(c *Candidate) int { return c.Load.Reserved + c.Load.Running + c.Pending.Requests }
+// requests counts what a replica works on or was asked to, by whomever.
+func requests(c *Candidate) int {
+	return c.Load.Reserved + c.Load.Running + c.Pending.Requests + c.Load.ForeignSeats + c.Load.ForeignWaiting
+}
 
 // leastTokens counts the tokens in flight: prompts, cached or not, and what was produced. It knows no cache.
 type leastTokens struct{}
@@ -106,8 +108,13 @@ func (*leastTokens) of(p *Pass, _ *Demand, _ *Fit, i int) float64 {
 	return float64(activeTokens(&p.Fleet[i]))
 }
 
-// activeTokens are the tokens of the sequences in flight on a replica.
+// activeTokens are the tokens of the sequences in flight on a replica, others' too.
 func activeTokens(c *Candidate) scoring.Tokens {
+	return ownTokens(c) + scoring.Tokens(c.Load.ForeignBlocks)*c.Load.Limits.BlockTokens
+}
+
+// ownTokens are those of the sequences that we have sent there.
+func ownTokens(c *Candidate) scoring.Tokens {
 	return c.Load.DecodeKVTokens + c.Load.ReservedPromptTokens + c.Pending.PromptTokens
 }
 

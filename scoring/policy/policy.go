@@ -180,7 +180,7 @@ func New(cfg Config, rng *rand.Rand) (Policy, error) {
 	}
 	switch cfg.Name {
 	case roundRobinName:
-		return &roundRobin{}, nil
+		return &roundRobin{rng: rng}, nil
 	case randomName:
 		return newLeast(randomName, rng, &anyOne{}), nil
 	case p2cName:

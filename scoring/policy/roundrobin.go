@@ -12,10 +12,12 @@ const (
 	p2cName        = "p2c"
 )
 
-// roundRobin takes the next replica by ID after the one it took last that can take the request. It knows no cost: a yardstick,
-// and a choice for fleets whose requests are all alike.
+// roundRobin takes the next replica by ID after the one it took last that can take the request, and begins with any: else the first
+// replica would get the first request of every router that starts. It knows no cost: a yardstick, and a choice for fleets whose
+// requests are all alike.
 type roundRobin struct {
 	atOnce
+	rng  *rand.Rand
 	last *scoring.ReplicaID
 }
 
@@ -28,22 +30,17 @@ func (p *roundRobin) Decide(d *Demand, fits []Fit) Decision {
 	if !found {
 		return p.pass.notNow(reasons)
 	}
-	first, next := -1, -1
+	pick := picker{rng: p.rng}
 	for i, why := range reasons {
-		if why != OK {
-			continue
-		}
-		if first < 0 {
-			first = i
-		}
-		if next < 0 && p.turn(i) == 0 {
-			next = i
+		switch {
+		case why != OK:
+		case p.last == nil:
+			pick.offer(i, 0)
+		default: // the fleet is in the order of IDs
+			pick.offer(i, p.turn(i)+float64(i)/float64(len(reasons)))
 		}
 	}
-	if next < 0 {
-		next = first
-	}
-	return Decision{Verdict: Dispatch, Index: next}
+	return Decision{Verdict: Dispatch, Index: pick.best}
 }
 
 // OnDispatch implements [Policy].

@@ -498,19 +498,66 @@ func TestSlowReplicasGetLess(t *testing.T) {
 
 // TestRoundRobinTakesTurns, also past replicas that cannot take the request.
 func TestRoundRobinTakesTurns(t *testing.T) {
-	p, err := policy.New(named("round-robin"), nil)
-	require.NoError(t, err)
 	fleet := []candidate{idle("a"), full("b"), idle("c"), idle("d")}
-	got := make([]int, 0, 5)
-	for range cap(got) {
+	take := func(p policy.Policy) int {
 		_, fits := looked(p, start, fleet, policy.Queue{})
 		i := p.Decide(usual(), fits).Index
 		p.OnDispatch(usual(), fits, i)
-		got = append(got, i)
+		return i
 	}
-	require.Equal(t, []int{0, 2, 3, 0, 2}, got)
+	p, err := policy.New(named("round-robin"), rand.New(rand.NewPCG(1, 1)))
+	require.NoError(t, err)
+	next := map[int]int{0: 2, 2: 3, 3: 0}
+	last := take(p)
+	for range 5 {
+		require.Equal(t, next[last], take(p))
+		last = next[last]
+	}
+	for last != 2 {
+		last = take(p)
+	}
 	fleet = slices.Delete(fleet, 2, 3) // the last one taken leaves: the next by name follows
 	require.Equal(t, 2, decide(p, start, usual(), fleet).Index)
+}
+
+// TestRoundRobinBeginsAnywhere: of many routers that start, each replica gets the first request of about as many.
+func TestRoundRobinBeginsAnywhere(t *testing.T) {
+	fleet := []candidate{idle("a"), full("b"), idle("c"), idle("d")}
+	first := make([]int, len(fleet))
+	for seed := range uint64(3000) {
+		p, err := policy.New(named("round-robin"), rand.New(rand.NewPCG(seed, 1)))
+		require.NoError(t, err)
+		first[decide(p, start, usual(), fleet).Index]++
+	}
+	require.Zero(t, first[1])
+	for _, i := range []int{0, 2, 3} {
+		require.InDelta(t, 1000, first[i], 120)
+	}
+}
+
+// TestEqualIdleReplicasAreTakenInTurn: replicas at rest whose costs differ by less than their rates can tell get as many requests
+// each, also where one of them is the cheapest by a hair (39 of 40 went there).
+func TestEqualIdleReplicasAreTakenInTurn(t *testing.T) {
+	p, err := policy.New(named("token-load"), rand.New(rand.NewPCG(3, 4)))
+	require.NoError(t, err)
+	fleet := []candidate{idle("a"), idle("b"), idle("c"), full("d")}
+	fleet[1].Rates.StepSeconds *= 1.02
+	fleet[2].Rates.StepSeconds *= 1.2
+	taken := make([]int, len(fleet))
+	for range 40 {
+		_, fits := looked(p, start, fleet, policy.Queue{})
+		i := p.Decide(usual(), fits).Index
+		p.OnDispatch(usual(), fits, i)
+		taken[i]++
+	}
+	require.Equal(t, []int{20, 20, 0, 0}, taken, "a fifth slower is no equal")
+	fleet[2].New = true
+	require.Equal(t, 2, decide(p, start, usual(), fleet).Index, "unless nobody knows that it is")
+	fleet[2].New = false
+	fleet[0].Load.Running, fleet[0].Load.DecodeKVTokens, fleet[0].Load.RemainingOutputTokens = 20, 100_000, 2000
+	for range 10 {
+		require.Equal(t, 1, decide(p, start, usual(), fleet).Index, "who works is not at rest")
+	}
 }
 
 // TestTiesAreBrokenEvenly: of equal replicas each is taken about equally often.
@@ -535,4 +582,37 @@ func prompt(number uint32, tokens int) []uint32 {
 		out[i] = number*1_000_003 + uint32(i)
 	}
 	return out
+}
+
+// TestTenAtOnceGoToBothOfTwoEqualEngines: ten chats come at once to two small engines, of which one was last seen at steps of 81 ms and
+// the other at 99.7 ms. Each neighbour takes 20 ms of every step, as on a device that computes slowly: all ten on one of them take three
+// times as long as alone. When neighbours counted by their KV alone, nine of them cost 0.07 s, and all went to the first.
+func TestTenAtOnceGoToBothOfTwoEqualEngines(t *testing.T) {
+	first := func(neighbour float64) int {
+		p, err := policy.New(named("token-load"), rand.New(rand.NewPCG(3, 4)))
+		require.NoError(t, err)
+		fleet := []candidate{idle("a"), idle("b")}
+		for i, step := range []float64{0.081, 0.0997} {
+			r := &fleet[i].Rates
+			r.StepSeconds, r.StepSecondsPerSequence = step-neighbour, neighbour
+			r.PrefillSecondsPerToken, r.PrefillSecondsPerToken2 = 1e-5, 0
+		}
+		d := usual()
+		d.PromptTokens, d.OutputTokens = 130, 60
+		pass, fits := looked(p, start, fleet, policy.Queue{})
+		taken := make([]int, len(fleet))
+		for range 10 {
+			i := p.Decide(d, fits).Index
+			taken[i]++
+			c := &pass.Fleet[i]
+			c.Pending.Requests++
+			c.Pending.PromptTokens += d.PromptTokens
+			c.Pending.OutputTokens += d.OutputTokens
+			pass.Booked(i)
+			p.OnDispatch(d, fits, i)
+		}
+		return taken[0]
+	}
+	require.Equal(t, 10, first(0), "were neighbours for nothing, nobody would go to the slower one")
+	require.InDelta(t, 5, first(0.02), 1)
 }

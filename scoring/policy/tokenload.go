@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -25,7 +26,8 @@ type TokenLoadConfig struct {
 	ReuseShare, ReuseMax float64
 	// BoundFactor is how many times that wait a request may be held for a better replica.
 	BoundFactor float64
-	// AlikeShare of the least cost, AlikeSeconds at most, is what learned rates cannot tell apart.
+	// AlikeShare of the least cost, AlikeSeconds at most, is what learned rates cannot tell apart. Between idle replicas it is all of
+	// the share: the order among those is nobody's harm, and whoever is never asked is never known.
 	AlikeShare, AlikeSeconds float64
 	// QueueShare of the delay that a prefill means for those that wait in the router is its price.
 	QueueShare float64
@@ -64,6 +66,10 @@ type tokenLoad struct {
 	// Scratch: those that cost nearly the least, and the best of them so far.
 	close, tied []int
 
+	// When a replica was last taken, as the number of that dispatch.
+	turns map[scoring.ReplicaID]uint64
+	turn  uint64
+
 	wakeAt time.Time // when the first gate may open; zero: it is not worked out yet
 }
 
@@ -81,7 +87,7 @@ type target struct {
 }
 
 func newTokenLoad(cfg TokenLoadConfig, w cost.Weights, rng *rand.Rand) *tokenLoad {
-	return &tokenLoad{cfg: cfg, weights: w, rng: rng}
+	return &tokenLoad{cfg: cfg, weights: w, rng: rng, turns: map[scoring.ReplicaID]uint64{}}
 }
 
 // Name implements [Policy].
@@ -112,7 +118,7 @@ func (p *tokenLoad) Look(i int) {
 	c, t, stand := &p.pass.Fleet[i], &p.replicas[i], &p.pass.stands[i]
 	t.Stand(p.pass.Now, &c.Load, &c.Pending, &c.Rates)
 	t.offer = t.Offer(&t.held, &p.weights)
-	t.open = t.WaitSeconds < p.cfg.GateSeconds
+	t.open = t.QueueSeconds < p.cfg.GateSeconds
 	booked := float64(c.Load.BookedBlocks + c.PendingBlocks)
 	t.free = float64(stand.free - stand.kept)
 	t.blockSeconds, t.leastSeconds = t.MemorySeconds(1, booked, &p.prices), 0
@@ -160,7 +166,7 @@ func (p *tokenLoad) wake() time.Time {
 	first := wakeLatest.Seconds()
 	for i := range p.replicas {
 		if t := &p.replicas[i]; !t.open && p.pass.stands[i].lasting == OK {
-			first = min(first, t.WaitSeconds-p.cfg.GateSeconds)
+			first = min(first, t.QueueSeconds-p.cfg.GateSeconds)
 		}
 	}
 	p.wakeAt = p.pass.Now.Add(max(wakeSoonest, time.Duration(first*float64(time.Second))))
@@ -275,11 +281,40 @@ func (p *tokenLoad) choose(fits []Fit, least float64, able bool) int {
 			tied = append(tied, i)
 		}
 	}
+	if p.replicas[tied[0]].idle() {
+		tied = p.inTurn(fits, least, &first, tied[:0])
+	}
 	p.tied = tied
 	if len(tied) == 1 {
 		return tied[0]
 	}
 	return tied[p.rng.IntN(len(tied))]
+}
+
+// idle says whether nothing is done there and nothing is held for it.
+func (t *target) idle() bool { return t.Residents == 0 && t.WaitSeconds == 0 && t.held.Requests == 0 }
+
+// newShare of the least cost, newSeconds at most, is how much dearer an idle replica may seem that is new: what it seems is what its
+// fleet is like, or its first pass, which took a cold engine many times as long. It would never be asked again.
+const newShare, newSeconds = 1, 0.25
+
+// inTurn lists, of the idle candidates that are equal to the best one, itself included, those that were taken longest ago.
+func (p *tokenLoad) inTurn(fits []Fit, least float64, best *merits, tied []int) []int {
+	var oldest uint64
+	equal := max(best.total, least*(1+p.cfg.AlikeShare))
+	for _, i := range p.near(max(equal, least+min(least*newShare, newSeconds))) {
+		if p.totals[i] > equal && !p.pass.Fleet[i].New || !p.replicas[i].idle() || p.takes(i) != best.takes || fits[i].OverlapTokens != best.overlap {
+			continue
+		}
+		turn := p.turns[p.pass.Fleet[i].ID]
+		if len(tied) == 0 || turn < oldest {
+			oldest, tied = turn, tied[:0]
+		}
+		if turn == oldest {
+			tied = append(tied, i)
+		}
+	}
+	return tied
 }
 
 // near lists those that cost at most so much. Who does is hard to guess for a processor, which need not here.
@@ -350,7 +385,20 @@ func (p *tokenLoad) Explain(d *Demand, fits []Fit, i int, dst []float64) []float
 func (p *tokenLoad) OnDispatch(d *Demand, fits []Fit, i int) {
 	p.hit = hitKeep*p.hit + float64(max(0, min(fits[i].OverlapTokens, d.PromptTokens-1)))
 	p.prompts = hitKeep*p.prompts + float64(d.PromptTokens)
+	p.taken(p.pass.Fleet[i].ID)
 	p.Look(i)
+}
+
+// taken notes whose turn it was, and forgets those that have left.
+func (p *tokenLoad) taken(id scoring.ReplicaID) {
+	p.turn++
+	p.turns[id] = p.turn
+	if len(p.turns) <= len(p.pass.Fleet) {
+		return
+	}
+	maps.DeleteFunc(p.turns, func(id scoring.ReplicaID, _ uint64) bool {
+		return !slices.ContainsFunc(p.pass.Fleet, func(c Candidate) bool { return c.ID == id })
+	})
 }
 
 // OnFirstToken implements [Policy].
