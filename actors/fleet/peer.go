@@ -66,8 +66,9 @@ func (p *Peer) Gave(since time.Time) bool { return p.Serves && p.Last.After(sinc
 type Leaving struct {
 	Incarnation uint64
 	Why         string
-	// Hung: the engine is not known to work on them any more; else it works, and is to be emptied.
-	Hung bool
+	// Hung: the engine is not known to work on them any more; else it works, and is to be emptied. Silent: it gives nothing, and is not
+	// known to have failed anybody.
+	Hung, Silent bool
 	// Suspects were in their prefill when a silence began, and may be its cause. Each is tried on one other replica, if Try says so.
 	Suspects []scoring.Ticket
 	Try      bool

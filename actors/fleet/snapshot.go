@@ -34,6 +34,8 @@ type Snapshot struct {
 	Suspect bool
 	// Hung: it was silent too long, or only broke what it was sent; a canary is tried until one comes back.
 	Hung bool
+	// Silent: it is down for its silence alone. It may be slow, and go on at any moment: where nobody else serves it is waited for.
+	Silent bool
 	// Turned is since when it takes new work, or takes none; see Serves.
 	Turned time.Time
 	// Life is its last sign of life, or when its present work began, as of this snapshot; the Pulse may know of a later one.

@@ -441,7 +441,7 @@ func (m *machine) snapshot() *fleet.Snapshot {
 		Told: m.told, Load: m.ledger.Load(), Answered: m.answered, CoolingUntil: m.coolingUntil, CoolingWhy: m.coolingWhy, EngineModel: m.engineModel, EngineNames: m.engineNames,
 		Adapters: m.adapters, EngineLoad: m.engineLoad, LastError: m.lastError, Since: m.since,
 		Turned: m.turned, Life: m.watch.showed, Seen: m.life.known.seen,
-		Suspect: m.watch.phase == suspect, Hung: m.watch.phase == hung, QuotaSeats: m.ramp.quota(), StepP99: m.stepP99(),
+		Suspect: m.watch.phase == suspect, Hung: m.watch.phase == hung, Silent: m.state == fleet.Down && m.watch.phase == hung && m.watch.kind == hangs, QuotaSeats: m.ramp.quota(), StepP99: m.stepP99(),
 		PrefilledAt: m.prefilledAt, LeaveBy: m.leaveBy, Kept: m.keep, Strikes: m.strikes.Strikes(),
 	}
 }

@@ -70,7 +70,7 @@ func (m *machine) drain(now time.Time, e fleet.Drain) {
 	case fleet.Gone:
 		return
 	case fleet.Starting, fleet.Down:
-		if !e.Keep {
+		if !e.Keep && !m.busy() { // who was left on a silent one, because he has no other place to go to, stays
 			m.enter(now, fleet.Gone, "drained while down")
 			return
 		}

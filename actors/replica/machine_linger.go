@@ -13,6 +13,7 @@ type signs struct {
 	token   time.Time // the last one, or the beginning of the epoch: those from before it tell nothing new
 	there   time.Time // a moment at which, or after which, the process was
 	worked  time.Time // likewise, of its core
+	runs    bool      // the last answer says that something runs there, and counts the core's steps
 	silent  bool      // a probe was not answered, and nothing was heard of it since
 	held    bool      // what lingers there is on hold
 	hurried time.Time // the bound for whose end a probe was asked for
@@ -109,6 +110,9 @@ func (m *machine) expire(now time.Time) {
 		return
 	}
 	by := s.there
+	if stuck := s.worked.Add(m.caps.LingerBound); s.runs && stuck.Before(by) {
+		by = stuck // it says that something runs there, and its core has finished nothing since
+	}
 	if m.leaves() {
 		by = now
 	}

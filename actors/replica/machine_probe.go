@@ -46,6 +46,7 @@ func (m *machine) probed(now time.Time, p Probed) {
 	}
 	m.told, m.limits = true, limits
 	m.ledger.SetLimits(limits)
+	m.signs.runs = s.Load.Steps != nil && s.Load.RunningSequences != nil && *s.Load.RunningSequences > 0
 	m.sample(s.Load)
 	m.counted(now, p.Began, s.Load.Steps)
 	m.confirm(p)

@@ -164,6 +164,7 @@ func (m *machine) scatter(now time.Time) {
 		m.emit(e)
 		return
 	}
+	e.Silent = true
 	for _, p := range m.suspects() {
 		e.Suspects = append(e.Suspects, p.ticket)
 	}

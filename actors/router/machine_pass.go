@@ -121,6 +121,9 @@ func (m *machine) lay(now time.Time, vs []view) {
 		c := &m.fleet[i] // each field is set: a copy of a candidate takes longer than all else
 		c.ID, c.Incarnation, c.State, c.Void = v.ref.ID, v.snap.Incarnation, stateOf(v.snap.State), v.snap.Recovering
 		c.LimitsUnknown, c.WarmingSeats, c.Suspect = !v.snap.Told, 0, v.snap.Suspect
+		if v.snap.Silent {
+			c.State, c.Suspect = policy.Ready, true
+		}
 		c.Ejected = m.outliers.barred(now, v.ref.ID, vs)
 		c.Load = v.snap.Load
 		c.Pending, c.PendingBlocks, c.PendingSeats = cost.Pending{}, 0, 0

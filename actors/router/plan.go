@@ -149,19 +149,19 @@ func (sh *shape) ride(f *policy.Fit, blocks scoring.Blocks) {
 	f.NeedBlocks = sh.blocks - f.RideBlocks
 }
 
-// confined says whether a leg may go nowhere but to the replicas that it names: one of them serves, has not failed it, and does not cool
-// down, which can last far longer than a silence.
-func confined(now time.Time, a stream.Ask, vs []view) bool {
+// confined says whether a leg may go nowhere but to the replicas that it names: one of them serves, can hold it, has not failed it, and
+// does not cool down, which can last far longer than a silence.
+func confined(now time.Time, a stream.Ask, least scoring.Tokens, vs []view) bool {
 	return len(a.Only) > 0 && slices.ContainsFunc(vs, func(v view) bool {
 		failed := slices.ContainsFunc(a.Excluded, func(x stream.Exclusion) bool { return x.Replica == v.ref.ID && x.Incarnation == v.snap.Incarnation })
-		return slices.Contains(a.Only, v.ref.ID) && v.snap.Serves() && !failed && !now.Before(v.snap.CoolingUntil)
+		return slices.Contains(a.Only, v.ref.ID) && v.snap.Serves() && least <= v.snap.Load.Limits.SequenceTokens && !failed && !now.Before(v.snap.CoolingUntil)
 	})
 }
 
 // special fills in what is not the same for all legs with a prompt, or not yet known when it is looked up.
 func (m *machine) special(now time.Time, e *entry, a stream.Ask, plan *ledger.Plan, vs []view, chosen []*asked) {
 	raw, lora := e.prompt(a).Raw, e.sub.Call.Request.LoRA
-	only := confined(now, a, vs)
+	only := confined(now, a, e.leastSequence(a), vs)
 	for i := range vs {
 		at, f := &m.pass.spots[i], &m.scratch.fits[i]
 		if raw {

@@ -375,11 +375,14 @@ func (m *machine) limits(a *attempt) (sooner, latest time.Duration) {
 	return m.patience(latest, a.place.Step, stepFactor), latest
 }
 
-// silent says whether a replica has given nobody anything since an attempt's last token: then it is its own actor that judges it, and
-// not the requests that wait for it.
-func silent(a *attempt) bool {
-	last, ever := a.place.Ref.Pulse().Last()
-	return (!ever || !last.After(a.last)) && !a.place.Ref.Snapshot().Life.After(a.last)
+// silent says whether a replica gives nobody anything either while an attempt waits: it has been silent for half of that time. Then it
+// is its own actor that judges it, and not the requests that wait for it.
+func silent(now time.Time, a *attempt) bool {
+	shown := a.place.Ref.Snapshot().Life
+	if last, ever := a.place.Ref.Pulse().Last(); ever && last.After(shown) {
+		shown = last
+	}
+	return now.Sub(shown) > now.Sub(a.last)/2
 }
 
 // How many times as long as predicted an attempt may take. A replica that hangs as a whole is found much sooner by its own
@@ -409,7 +412,7 @@ func (m *machine) timeout(now time.Time) {
 			m.abort(a)
 			continue
 		}
-		if _, latest := m.limits(a); now.Before(a.last.Add(latest)) && silent(a) {
+		if _, latest := m.limits(a); now.Before(a.last.Add(latest)) && silent(now, a) {
 			a.excused += m.cfg.StallLeast
 			continue
 		}

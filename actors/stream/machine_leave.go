@@ -29,7 +29,10 @@ func (m *machine) leave(now time.Time, e Leave) {
 		}
 		m.stop(a, !e.Hung)
 		why := emptied
-		if e.Hung {
+		switch {
+		case e.Silent && !suspects(a, &e.Leaving):
+			why = silenced
+		case e.Hung:
 			why = failed
 		}
 		m.reroute(now, a, stalled, why)
@@ -44,7 +47,7 @@ func (m *machine) mayLeave(a *attempt, e *fleet.Leaving) bool {
 	if e.Tickets != nil && !slices.Contains(e.Tickets, ticket) {
 		return false
 	}
-	suspect := a.produced == 0 && slices.Contains(e.Suspects, ticket)
+	suspect := suspects(a, e)
 	if suspect && l.silenced > 0 {
 		l.twice = l.twice || e.Try
 		return false
@@ -58,6 +61,11 @@ func (m *machine) mayLeave(a *attempt, e *fleet.Leaving) bool {
 		l.silenced++
 	}
 	return true
+}
+
+// suspects says whether an attempt may be the cause of a replica's silence.
+func suspects(a *attempt, e *fleet.Leaving) bool {
+	return a.produced == 0 && slices.Contains(e.Suspects, a.place.Claim.Ticket)
 }
 
 // summary lists the answers as they are at the end; none if the prompts never became known.

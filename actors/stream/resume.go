@@ -166,9 +166,10 @@ func (m *machine) way(l *legState) (way, Class) {
 type cause uint8
 
 const (
-	failed  cause = iota // the engine did as its failure says
-	emptied              // it did not fail, but is to be emptied
-	unread               // it did not fail, but gave a token that cannot be read
+	failed   cause = iota // the engine did as its failure says
+	emptied               // it did not fail, but is to be emptied
+	silenced              // it is one of many on a replica that says nothing, and not the cause
+	unread                // it did not fail, but gave a token that cannot be read
 )
 
 // refusedMax is how many engines may refuse a leg as if they refused us before it is taken that it is the leg that they refuse.
@@ -270,7 +271,7 @@ func (m *machine) poll(now time.Time) {
 // and the leg may wait for it. Nor is one that is emptied, which takes nothing new until it is asked back, nor one whose attempt
 // got on, up to a token that cannot be read: the next draw there is as good as elsewhere, and there may be nobody else.
 func (m *machine) exclude(a *attempt, kind engine.FailKind, why cause) {
-	if why == emptied || why == unread && a.produced > 0 {
+	if why == emptied || why == silenced || why == unread && a.produced > 0 {
 		return
 	}
 	x := Exclusion{Replica: a.place.Ref.ID, Incarnation: a.place.Incarnation}

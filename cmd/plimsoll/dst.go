@@ -134,6 +134,10 @@ func sweepSeeds(t terminal, sweep dst.Sweep) error {
 			total.Violating(), total.Seeds, total.Violations[0].Seed)
 	case total.Worth*100 < total.Seeds*dstPercent:
 		return fmt.Errorf("only %d of %d seeds were worth running", total.Worth, total.Seeds)
+	case len(total.Sped()) > 0:
+		return fmt.Errorf("too few passes took half a minute: %s", strings.Join(total.Sped(), "; "))
+	case total.Risky():
+		return fmt.Errorf("%d of %d legs waited on a second replica that fell silent with them", total.Twice, total.Legs)
 	case total.Seeds >= dstLong && len(thin) > 0:
 		return fmt.Errorf("some faults hit too few requests: %s", strings.Join(thin, "; "))
 	}

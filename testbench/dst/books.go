@@ -423,6 +423,9 @@ func (b *books) held() {
 	if b.blinded || !p.alive || b.host.gone {
 		return
 	}
+	if w.plan.sluggish.rng != nil && b.host.drained && b.host.draining() {
+		return // it grants nothing any more, so that nothing is held back for what a long pass holds
+	}
 	s := p.m.Status()
 	used := s.UsedBlocks
 	for n := range b.excused {

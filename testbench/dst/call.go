@@ -31,11 +31,12 @@ type call struct {
 	waited  time.Duration
 	armed   time.Duration
 
-	leaves   Phase // when the client leaves
-	leaving  bool  // it does
-	left     bool  // it has
-	slow     bool  // it reads nothing
-	overran  bool  // and too much waits for it
+	leaves   Phase          // when the client leaves
+	leaving  bool           // it does
+	left     bool           // it has
+	told     *fleet.Leaving // by the message in hand
+	slow     bool           // it reads nothing
+	overran  bool           // and too much waits for it
 	unread   int
 	inserted time.Duration
 
@@ -145,13 +146,15 @@ func (c *call) receive(message any) {
 		}
 	case stream.Encoded:
 		c.encoded = true
+	case stream.Leave:
+		c.told = &m.Leaving
 	}
 	if !c.listens() {
 		c.refuse(message)
 		return
 	}
 	c.m.Message(w.time(), message, c.shell())
-	c.race.placing = false
+	c.race.placing, c.told = false, nil
 	c.after()
 }
 

@@ -40,13 +40,15 @@ func (c *call) lingers(ticket uint64) {
 	}
 }
 
-// stalled notes that the code gave an attempt up.
+// stalled notes that the code gave an attempt up. A replica that fell silent may be asked again by those who were not the cause.
 func (c *call) stalled(ticket uint64, f *engine.Failure) {
 	for _, a := range c.open {
 		if a.place.Claim.Ticket.Number == ticket && f.Kind == engine.Stalled {
 			l := c.legs[a.place.Leg]
 			l.lastFail, a.lost = f, f
-			l.failed = append(l.failed, failedOn{a.host, a.place.Incarnation, true})
+			if c.told == nil || !c.told.Silent || slices.Contains(c.told.Suspects, a.place.Claim.Ticket) && len(a.got) == 0 {
+				l.failed = append(l.failed, failedOn{a.host, a.place.Incarnation, true})
+			}
 		}
 	}
 }
@@ -152,6 +154,7 @@ func (w *world) checkFinish(c *call, n int, l *leg, _ stream.Usage) {
 
 // checkOutcome looks whether a request had a cause to end as it did.
 func (w *world) checkOutcome(c *call) {
+	w.checkSlow(c)
 	if c.fault == nil {
 		for n, l := range c.legs {
 			if l.finish == nil {

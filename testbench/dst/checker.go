@@ -26,6 +26,7 @@ const (
 	Live                         // after the heal every replica serves again in time
 	Cancel                       // who leaves is gone in the same step
 	OneRequest                   // one request never takes a replica out
+	OnlySlow                     // an engine that is only slow loses no request that it would have answered
 	Sanity                       // the code under test did not panic and answered as its contract says
 
 	NumCheckers
@@ -33,7 +34,7 @@ const (
 
 var checkerNames = [NumCheckers]string{
 	"grant", "growth", "cover", "once", "zero", "outcome", "class", "share", "hold", "exclusion", "amplification", "output", "index", "live",
-	"cancel", "one request", "sanity",
+	"cancel", "one request", "slow", "sanity",
 }
 
 // String returns the invariant's name.

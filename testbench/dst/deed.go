@@ -53,6 +53,8 @@ func (p *process) suffer(d deed) {
 		if d.over {
 			p.refuses = NumFaults
 		}
+	case LongStep:
+		p.until = p.w.now + time.Duration(d.n)*time.Millisecond
 	case KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed:
 		p.trouble = d.fault
 	case ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, ClockJump, ClientLeaves, SlowClient, Drain, Add, Undrain, RefuseOne, ForAnHour, Trailing,
@@ -64,6 +66,12 @@ func (p *process) suffer(d deed) {
 // heal ends all that a process suffers.
 func (p *process) heal() {
 	p.slow, p.refuses, p.trouble = 1, NumFaults, NumFaults
+	p.compiles = 0
+	if p.until > p.w.now {
+		p.until = p.w.now
+		e := p.w.at(p.w.now, evPass)
+		e.host, e.n = p.host, p.passing
+	}
 	p.start()
 	p.thaw()
 }

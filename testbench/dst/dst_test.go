@@ -34,6 +34,10 @@ func TestSeeds(t *testing.T) {
 	require.Greater(t, total.Queue.Before, uint64(seeds), "places that somebody of a lower class could have taken")
 	require.Greater(t, total.Queue.Turns, uint64(seeds), "turns of one tenant before another")
 	require.Greater(t, total.Queue.Missed, uint64(seeds/2), "requests refused for their SLO")
+	for p, n := range total.Coverage[dst.LongStep] {
+		require.GreaterOrEqual(t, n, uint64(seeds/20), "passes of half a minute while %s", dst.Phase(p)) //nolint:gosec // an enum
+	}
+	require.False(t, total.Risky(), "%d legs put a second replica at risk", total.Twice)
 	require.Positive(t, total.Index.Returned, "feeds that were silent and are heard again")
 }
 

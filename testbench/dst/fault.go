@@ -35,6 +35,7 @@ const (
 	RefuseOne                  // an engine refuses one request as if it refused us
 	ForAnHour                  // an engine sheds a request and asks to be left alone for an hour
 	Trailing                   // an answer goes on after its finish
+	LongStep                   // a forward pass takes half a minute
 
 	NumFaults
 )
@@ -42,7 +43,7 @@ const (
 var faultNames = [NumFaults]string{
 	"kill", "restart", "stop", "hung core", "slow", "5xx", "shed", "distrust", "error frame", "cut", "missing finish",
 	"panic replica", "panic router", "kv lost", "kv doubled", "kv reordered", "kv garbled", "kv delayed", "clock jump",
-	"client leaves", "slow client", "drain", "add", "undrain", "refuse one", "for an hour", "trailing",
+	"client leaves", "slow client", "drain", "add", "undrain", "refuse one", "for an hour", "trailing", "long step",
 }
 
 // String returns the fault's name in logs and tables.

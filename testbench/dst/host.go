@@ -74,7 +74,9 @@ func (w *world) newHost() *host {
 	w.settleIn(h)
 	h.memory = replica.NewMemory()
 	h.box = mailbox{w: w, owner: h, id: w.newBox()}
+	h.cfg.FirstTokenTimeout = w.plan.stream.FirstTokenTimeout
 	h.p = newProcess(w, h, w.engineConfig(), w.drawPublisher())
+	w.plan.sluggish.engine(h.p)
 	h.feed = newFeed(w, h)
 	h.connection.host = h
 	h.books.init(h)

@@ -145,7 +145,7 @@ func (l *link) send(seq uint64, payload []byte) {
 	case KVDelayed:
 		at += w.between(0, 2*time.Second)
 	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter,
-		ClockJump, ClientLeaves, SlowClient, Drain, Add, Undrain, RefuseOne, ForAnHour, Trailing, NumFaults: // it comes to no harm
+		ClockJump, ClientLeaves, SlowClient, Drain, Add, Undrain, RefuseOne, ForAnHour, Trailing, LongStep, NumFaults: // it comes to no harm
 	}
 	l.arrives = at
 	l.at(at, m)

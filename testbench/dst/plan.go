@@ -29,6 +29,7 @@ type plan struct {
 	relapses             relapses
 	raw                  bool // there are chats that engines render
 	ranks                int  // of the first replicas, which share one process; 1: each has its own
+	sluggish             sluggish
 	stream               stream.Config
 }
 
@@ -86,6 +87,8 @@ func (w *world) drawPlan() {
 	p.relapses = drawRelapses(w.cfg.Seed)
 	p.raw = drawRaw(w.cfg.Seed)
 	p.ranks = drawRanks(w.cfg.Seed)
+	p.sluggish = drawSluggish(w.cfg.Seed)
+	p.sluggish.set(p)
 }
 
 const (
@@ -106,6 +109,9 @@ func (w *world) engineConfig() sim.Config {
 	c.BatchTokens = 64 + w.rng.IntN(192)
 	c.WaitingMax = 8
 	c.HashSeed = w.rng.Uint64()
+	if w.plan.sluggish.rng != nil {
+		c.WaitingMax = 1000
+	}
 	return c
 }
 

@@ -30,6 +30,11 @@ type process struct {
 	due      uint64     // a pass that ended while nothing was taken
 	stale    sim.Status
 	stops    time.Duration // when it was last stopped or hung
+	until    time.Duration // its pass goes on until then; it is over for a longer one
+	passing  uint64        // the number of its last pass
+	starves  bool          // while a pass takes long it answers no probe
+	compiles time.Duration // how long it stands still at its first request for logprobs; 0: it does not
+	compiled bool
 
 	refuses Fault // ServerError, Shed or Distrust until healed; NumFaults: takes requests
 	trouble Fault // what happens to the next batch of cache events; NumFaults: nothing
@@ -98,6 +103,7 @@ func (p *process) feed(e *event) {
 		p.step(sim.Abort{ID: a.request.ID})
 		return
 	}
+	p.compile(a)
 	r := &a.request
 	p.step(sim.Submit{
 		ID: r.ID, PromptTokens: a.prompted(), MaxTokens: r.MaxTokens, MinTokens: r.MinTokens, Sampling: r.Sampling,
@@ -147,6 +153,7 @@ func (p *process) step(e sim.Event) {
 	for _, effect := range p.m.Step(w.now, e) {
 		switch e := effect.(type) {
 		case sim.StartStep:
+			p.passing = e.Step
 			ev := w.at(w.now+e.Duration*time.Duration(p.slow), evPass)
 			ev.host, ev.n = p.host, e.Step
 		case sim.Emit:
@@ -219,6 +226,9 @@ func (p *process) emit(e sim.Emit) {
 func (p *process) pass(n uint64) {
 	if p.frozen() {
 		p.due = max(p.due, n) // one of a life before may come late
+		return
+	}
+	if p.drags(n) {
 		return
 	}
 	p.step(sim.StepDone{Step: n})
@@ -295,7 +305,7 @@ func (p *process) status() (*engine.Status, *engine.Failure) {
 	if !p.alive {
 		return nil, errRefused
 	}
-	if p.stopped {
+	if p.stopped || p.starving() {
 		return nil, nil
 	}
 	load := p.m.Status()

@@ -30,6 +30,7 @@ type Total struct {
 	Attempts     uint64
 	Hedges       uint64
 	HedgesWon    uint64
+	Twice        uint64
 	KVBatches    uint64
 	Virtual      time.Duration
 	Took         time.Duration
@@ -90,6 +91,7 @@ func (t *Total) add(r *Result) {
 	t.Attempts += uint64(r.Attempts)   //nolint:gosec // a count
 	t.Hedges += uint64(r.Hedges)       //nolint:gosec // a count
 	t.HedgesWon += uint64(r.HedgesWon) //nolint:gosec // a count
+	t.Twice += uint64(r.Twice)         //nolint:gosec // a count
 	t.KVBatches += r.KVBatches
 	t.Virtual += r.Virtual
 	for i, n := range r.Ends {
@@ -122,6 +124,7 @@ func (t *Total) Print(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "%d events, %d legs, %d attempts, %d batches of cache events, %s of virtual time\n",
 		t.Events, t.Legs, t.Attempts, t.KVBatches, t.Virtual.Round(time.Second))
 	_, _ = fmt.Fprintf(w, "%d hedges, %d of which gave the answer\n", t.Hedges, t.HedgesWon)
+	_, _ = fmt.Fprintf(w, "%d legs waited on a second replica that fell silent with them\n", t.Twice)
 	_, _ = fmt.Fprint(w, "requests:")
 	for i, n := range t.Ends {
 		_, _ = fmt.Fprintf(w, " %d %s", n, End(i)) //nolint:gosec // an enum
@@ -151,6 +154,28 @@ func (t *Total) Print(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "\nseed %d: %v\n", r.Seed, r.Violation)
 	}
 }
+
+// slowPer is of how many seeds one long step at least meets a request in each phase.
+const slowPer = 20
+
+// Sped says in which phases too few passes took half a minute; nil where the run is too short to tell.
+func (t *Total) Sped() (phases []string) {
+	if t.Seeds < 50*slowPer {
+		return nil
+	}
+	for p := range NumPhases {
+		if n := t.Coverage[LongStep][p]; n < t.Seeds/slowPer {
+			phases = append(phases, fmt.Sprintf("%s while %s: %d", LongStep, p, n))
+		}
+	}
+	return phases
+}
+
+// twicePer is how many legs one may be of that waits on a second replica which fell silent with it.
+const twicePer = 1000
+
+// Risky says whether too many legs put two replicas at risk.
+func (t *Total) Risky() bool { return t.Twice*twicePer > max(twicePer, t.Legs) }
 
 // Thin names the pairs of fault and phase that occurred less often than least.
 func (c *Coverage) Thin(least uint64) []string {

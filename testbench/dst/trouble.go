@@ -49,6 +49,9 @@ func (w *world) inject(f Fault, prey *attempt) {
 		return
 	}
 	switch f {
+	case LongStep:
+		w.drag(h)
+		return
 	case ClientLeaves, SlowClient:
 		w.meddle(f, prey)
 		return
@@ -134,7 +137,7 @@ func (w *world) harm(f Fault, h *host) bool {
 			return false
 		}
 	case ErrorFrame, Cut, MissingFinish, PanicReplica, PanicRouter, ClockJump, ClientLeaves, SlowClient, Drain, Add, Undrain, RefuseOne, ForAnHour,
-		Trailing, NumFaults:
+		Trailing, LongStep, NumFaults:
 		return false
 	}
 	w.did(d)

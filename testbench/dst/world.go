@@ -34,6 +34,7 @@ type Result struct {
 	Attempts  int
 	Hedges    int // attempts among them that were begun beside a first one
 	HedgesWon int // of these, those that gave the answer
+	Twice     int // legs that waited on a second replica that fell silent with them
 	Virtual   time.Duration
 	Ends      [NumEnds]int // calls, by how they ended
 	Coverage  Coverage
@@ -160,6 +161,7 @@ func (w *world) result() Result {
 		Attempts: w.attempts, Hedges: w.hedges, HedgesWon: w.hedgesWon, Virtual: w.now, Coverage: w.coverage, Index: w.index, Queue: w.queue, Violation: w.bad,
 	}
 	for _, c := range w.calls {
+		r.Twice += c.m.Twice()
 		if c.ended {
 			r.Ends[c.end()]++
 		}
@@ -193,6 +195,7 @@ func (w *world) begins() {
 	w.relapse()
 	w.echo()
 	w.chats()
+	w.sluggishEngines()
 }
 
 func (w *world) dispatch(e *event) {
