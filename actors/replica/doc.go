@@ -27,19 +27,36 @@
 //	                                                                                      the canary is late (4 steps)
 //	                 back (Warming, ramp) ◀──a canary's token, after the strike's back-off── hung (Down) ◀──────┘
 //
-// Suspected it takes nothing new; there is no strike yet. The only replica that serves is waited for longer (HangBlind): its
-// legs have no place to go to, and new requests wait rather than be turned away. Hung is a strike: its legs are told to leave as
+// Suspected it takes nothing new; there is no strike yet. Hung is a strike: its legs are told to leave as
 // soon as another replica serves, and again while any is there. Attempts that break one after another (Config.BreaksMax, streams that die
 // with their process count once, and so does what is sent again and again) are a strike too. Strikes keep it out for a time that doubles to a cap, with jitter; only a
 // canary or a token of a stream brings it back, never a probe. The canary is a prompt of one token, for one token, with a salt
 // of its own; it is not booked: it holds a seat and two blocks for a step.
 //
+// # Slow is not hung
+//
+// How long a silence may last depends on what is known of the engine's present life: how long prompts of about that length took (the
+// one before included), and whether it was ever seen at such work. At its first logprobs, schema or adapter, or a prompt of twice the length, it has the
+// patience that an unknown engine has (HangBlind) and, while its process lives and nobody else that is well knows such work, all the time that a
+// first token is waited for. A canary behind such a prefill proves nothing.
+//
+//	who is told to leave a silent replica       | at least half are well     | fewer are
+//	decoding, or came when it was silent        | at once (the canary is late) | only to who has given a token since, as room permits
+//	in its prefill when the silence began       | when its patience is over, to one other replica | stays
+//	cannot go on elsewhere                      | stays                      | stays
+//
+// Well are those that take new work and have not been silent as long. Counted are those that took new work when the silence began, this one
+// included; not those that are drained, down for another reason, or gone. Where fewer than half are well silence strikes nobody, and a
+// replica that is not worth suspecting goes on taking work. Whoever stays waits for its own time-outs. Where all that are left are struck for
+// their silence requests wait for them (Snapshot.Silent). A process of ours is started anew once it has given nothing
+// for HangRestart, a canary included, also the last one.
+//
+// A probe that is late is no failed one while there is something to do, or tokens came within its time; of an idle replica after
+// ProbePatience. Whoever is only silent keeps its index: another life voids it, or somebody who says that this one is over.
+//
 // A single attempt that is stuck on an engine which serves others is the stream machine's to find (its deadlines follow the
 // replica's pace too, and it may hedge); this finds engines, that finds requests. An attempt that loses to its hedge says so
 // (Late): if it was the only one here, the silence goes on with the next grant, or an engine that hangs would never be found.
-//
-// Busy is not dead: a probe that brings no answer in time counts only while there is nothing to do. The streams of a replica that
-// is busy tell more than a server that does not get to its probes, and the rule above reads them.
 //
 // # One request takes no replica out
 //

@@ -100,6 +100,10 @@ func (w *world) checkRejected(c *call, m stream.Rejected) {
 			w.violate(Outcome, "call %d is refused as contended after %s", c.n, waited)
 		}
 	case fault.NoReplica:
+		moved := slices.ContainsFunc(c.legs, func(l *leg) bool { return l.moved })
+		if moved && waited >= w.plan.router.ResumeWait {
+			return // it is told why it was moved, though what it waited for was room
+		}
 		if h := w.couldServe(c); h != nil {
 			w.violate(Outcome, "call %d is refused because nobody serves, and %s does", c.n, h.id)
 		}

@@ -97,6 +97,13 @@
 //   - Index: an index that has missed the beginning must hold what it was told of since, also where a block was told of before its
 //     parent; and none may take what comes behind a block for a sequence of its own.
 //
+// # Engines that are only slow
+//
+// In about a twelfth of the seeds nothing is wrong with engines but their speed: passes of half a minute, a pause at the first
+// request for logprobs, probes that starve meanwhile, a whole machine that is overloaded; replicas are drained beside that. There no request may
+// fail that its client has patience for (OnlySlow). A run counts in which phases long passes met requests, and how many legs waited on a
+// second replica that fell silent with them; it fails where the one is too rare or the other too frequent.
+//
 // # How the checkers are checked
 //
 // A [Plant] alters what goes into or comes out of a machine, as a bug there would: a release dropped, a claim altered. The
