@@ -2,6 +2,7 @@ package dst
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"plimsoll/actors/fault"
@@ -132,6 +133,9 @@ func (w *world) checkSlow(c *call) {
 	}
 	if c.rejected && w.now-c.inserted >= w.plan.router.QueueTimeout {
 		return // what is left of the fleet has no room for all of it at once
+	}
+	if !slices.ContainsFunc(w.present(), func(h *host) bool { return !h.drained && !h.draining() }) {
+		return // orders have emptied the fleet
 	}
 	for _, l := range c.legs {
 		if l.moved { // an order was to empty its replica
