@@ -63,7 +63,7 @@ func stacks() []byte {
 // TestPanicsAreSurvived makes each kind of actor panic, twice, while 100 streams run and others arrive: every request ends
 // with its whole answer or an error, and nothing of any is left behind.
 func TestPanicsAreSurvived(t *testing.T) {
-	for _, kind := range []string{"node", "router", "worker", "replica", "connection", "feed"} {
+	for _, kind := range []string{"node", "router", "tokenizer", "worker", "replica", "connection", "feed"} {
 		t.Run(kind, func(t *testing.T) {
 			b := newBombs(kind)
 			f := startFleet(t, fleetConfig{replicas: 4, profile: sim.DefaultConfig(), speed: 4, middleware: b.middleware})
