@@ -36,11 +36,13 @@ func accountOf(stores []prefix.Event) account {
 }
 
 // root is the parent of a sequence's first block.
-func root(salt string) prefix.Key { return prefix.Namespace{Model: modelName, Salt: salt}.Seed() }
+func root(lora, salt string) prefix.Key {
+	return prefix.Namespace{Model: modelName, LoRA: lora, Salt: salt}.Seed()
+}
 
 // names are those of a sequence's full blocks.
-func names(salt string, tokens []uint32) []prefix.Key {
-	return prefix.AppendKeys(nil, root(salt), tokens, blockTokens)
+func names(lora, salt string, tokens []uint32) []prefix.Key {
+	return prefix.AppendKeys(nil, root(lora, salt), tokens, blockTokens)
 }
 
 // apply takes batch seq.
@@ -73,7 +75,7 @@ func (a *account) apply(seq uint64, events []prefix.Event) {
 func (r *presence) end(seq uint64) { r.spans[len(r.spans)-1].to = seq + 1 }
 
 func (a *account) store(seq uint64, e *prefix.Event) {
-	n := root(e.Salt)
+	n := root(e.LoRA, e.Salt)
 	if e.Parent != nil {
 		n = a.named[*e.Parent] // an engine stores what comes before first
 	}

@@ -75,8 +75,8 @@ func newBubble(t *testing.T, first *world, tok *tokenizer.Model) *bubble {
 	defer b.unlock()
 	b.sys = sys
 	for i, c := range first.calls {
-		if c.raw > 0 {
-			continue // the node has no template that it could leave to an engine
+		if c.raw > 0 || c.req.LoRA != "" && c.inserted < time.Second {
+			continue // the node has no template that it could leave to an engine, and no name of an adapter that none has told of
 		}
 		b.w.at(c.inserted, evCall).n = uint64(i) //nolint:gosec // an index
 	}
@@ -231,13 +231,15 @@ func (b *bubble) do(d deed) bool {
 	case PanicRouter:
 		b.bombs["router-0"]++
 	case ClientLeaves:
-		c := b.clients[d.call]
-		c.leaves = true
-		b.later(func() { c.response.Cancel() })
+		if c := b.clients[d.call]; c != nil { // it is here too
+			c.leaves = true
+			b.later(func() { c.response.Cancel() })
+		}
 	case SlowClient:
-		c := b.clients[d.call]
-		c.leaves = true
-		b.later(c.hold)
+		if c := b.clients[d.call]; c != nil {
+			c.leaves = true
+			b.later(c.hold)
+		}
 	case Drain:
 		order := fleet.Drain{Keep: d.keep}
 		if d.leave != none {

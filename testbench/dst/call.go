@@ -86,17 +86,13 @@ type stepSeen struct {
 	aborted  map[uint64]bool // by attempt
 }
 
-func replicaRestarted(ref *fleet.Ref, epoch uint64) any {
-	return stream.ReplicaRestarted{Ref: ref, Epoch: epoch}
-}
-
 // start is the client's request.
 func (c *call) start() {
 	w := c.w
 	c.inserted = w.now
 	c.req.Arrival = w.time()
-	c.handle = &stream.Call{Request: c.req}
-	budget := w.budget
+	c.adapts()
+	budget := c.register()
 	if plant := w.cfg.Plant; plant != nil && plant.ownBudgets {
 		budget = stream.NewBudget()
 	}
@@ -243,6 +239,9 @@ func (c *call) checked(step func()) {
 // after arms the timer and follows the call's phases.
 func (c *call) after() {
 	c.w.checkRace(c)
+	if !c.listens() {
+		c.w.live.Quit(c.handle)
+	}
 	c.parks()
 	if at, ok := c.m.NextTimeout(); ok {
 		when := c.w.since(at)

@@ -128,6 +128,10 @@ func (w *world) settled(last bool) bool {
 			return complain(Zero, "the engine of %s is left with %d sequences and %d blocks", h.id, s.Running+s.Waiting, s.UsedBlocks)
 		}
 	}
+	if slices.ContainsFunc(w.hosts, func(h *host) bool { return !h.gone && h.drained }) && !last {
+		return false // who is to leave may need a moment
+	}
+	w.checkOrders(last)
 	for _, h := range w.present() {
 		if !h.drained && h.ref.Capabilities.KVEvents && h.ref.Snapshot().State == fleet.Ready {
 			if why := h.feed.waits(); why != "" {

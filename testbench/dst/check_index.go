@@ -153,7 +153,7 @@ func (f *feed) learned(m *fleet.Learned) {
 	if f.shown == nil || f.state != fleet.IndexApproximate {
 		return
 	}
-	blocks := names(m.Salt, m.Prompt)
+	blocks := names(m.LoRA, m.Salt, m.Prompt)
 	if got := f.overlap(blocks); got < len(blocks) {
 		f.w.violate(Index, "%s: its index holds %d of %d blocks that it was told of just now", f.host.id, got, len(blocks))
 	}

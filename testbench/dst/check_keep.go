@@ -28,7 +28,7 @@ func (w *world) checkRamp(h *host, claim *ledger.Claim) {
 	if snap.QuotaSeats == nil || snap.State != fleet.Ready {
 		return
 	}
-	others := slices.ContainsFunc(w.router.fleet, func(r *fleet.Ref) bool {
+	others := slices.ContainsFunc(w.fleet(), func(r *fleet.Ref) bool {
 		s := r.Snapshot()
 		return s.State.Routable() && (s.QuotaSeats == nil || s.Load.SeatsBooked+w.underWay(w.hostOf(r), s) < *s.QuotaSeats)
 	})

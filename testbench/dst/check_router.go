@@ -64,7 +64,7 @@ func (w *world) checkOverlap(c *call, m stream.Placed, p *stream.Placement) {
 func (c *call) names(leg int) []prefix.Key {
 	at := leg / c.req.N
 	if got := c.legs[leg].got; len(got) > 0 {
-		return names(c.req.CacheSalt, append(slices.Clone(c.ids[at]), got...))
+		return names(c.req.LoRA, c.req.CacheSalt, append(slices.Clone(c.ids[at]), got...))
 	}
 	return c.promptNames(at)
 }
@@ -75,7 +75,7 @@ func (c *call) promptNames(at int) []prefix.Key {
 		c.named = make([][]prefix.Key, len(c.ids))
 	}
 	if c.named[at] == nil {
-		c.named[at] = names(c.req.CacheSalt, c.ids[at])
+		c.named[at] = names(c.req.LoRA, c.req.CacheSalt, c.ids[at])
 	}
 	return c.named[at]
 }
@@ -142,7 +142,7 @@ func (w *world) couldServe(c *call) *host {
 }
 
 func (w *world) inFleet(h *host) bool {
-	for _, r := range w.router.fleet {
+	for _, r := range w.fleet() {
 		if r == h.ref {
 			return true
 		}
@@ -181,6 +181,7 @@ const resumePatience = 12 * time.Second
 // watch looks at whoever waits, and at what should be ready by now.
 func (w *world) watch() {
 	w.in(watchEvery, evWatch)
+	w.checkOrders(false)
 	for _, c := range w.calls {
 		w.watchHedge(c)
 		c.watchParked()

@@ -67,7 +67,7 @@ func (l *link) follow(b engine.KVBatch) {
 // tail are the names of a call's first prompt without its first block: of a sequence that nobody has sent.
 func (c *call) tail() []prefix.Key {
 	if c.tailed == nil && len(c.ids[0]) > blockTokens {
-		c.tailed = names(c.req.CacheSalt, c.ids[0][blockTokens:])
+		c.tailed = names(c.req.LoRA, c.req.CacheSalt, c.ids[0][blockTokens:])
 	}
 	return c.tailed
 }

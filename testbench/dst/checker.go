@@ -27,6 +27,7 @@ const (
 	Cancel                       // who leaves is gone in the same step
 	OneRequest                   // one request never takes a replica out
 	OnlySlow                     // an engine that is only slow loses no request that it would have answered
+	Orders                       // what an operator has ordered is carried out, and whoever it concerns hears of it
 	Sanity                       // the code under test did not panic and answered as its contract says
 
 	NumCheckers
@@ -34,7 +35,7 @@ const (
 
 var checkerNames = [NumCheckers]string{
 	"grant", "growth", "cover", "once", "zero", "outcome", "class", "share", "hold", "exclusion", "amplification", "output", "index", "live",
-	"cancel", "one request", "slow", "sanity",
+	"cancel", "one request", "slow", "orders", "sanity",
 }
 
 // String returns the invariant's name.

@@ -18,7 +18,6 @@ type front struct {
 	w      *world
 	m      *router.Machine
 	box    mailbox
-	fleet  []*fleet.Ref // ordered by ID
 	jobs   map[*call]*stream.Submit
 	armed  time.Duration
 	epoch  uint64
@@ -50,11 +49,7 @@ func (f *front) start() {
 	w.lineLost()
 	f.box.resume()
 	if f.epoch > 1 {
-		for _, c := range w.calls {
-			if c.listens() {
-				c.box.post(&f.box, stream.RouterRestarted{})
-			}
-		}
+		w.tellModel(&f.box, stream.RouterRestarted{})
 	}
 }
 
@@ -107,13 +102,13 @@ func (f *front) message(message any) {
 			return
 		}
 	}
-	f.m.Message(f.w.time(), message, f.fleet, f.shell())
+	f.m.Message(f.w.time(), message, f.w.fleet(), f.shell())
 	f.arm()
 }
 
 func (f *front) tick() {
 	f.steps++
-	f.m.Tick(f.w.time(), f.fleet, f.shell())
+	f.m.Tick(f.w.time(), f.w.fleet(), f.shell())
 	f.arm()
 }
 
@@ -169,7 +164,7 @@ func (f *front) encoded(e encoded) {
 func (f *front) panic(message any) {
 	w := f.w
 	w.note(noteFailed, 0, 0, 0)
-	f.m.Fail(message, f.fleet, f)
+	f.m.Fail(message, f.w.fleet(), f)
 	f.panics = false
 	f.epoch++
 	f.jobs = nil

@@ -36,6 +36,8 @@ type host struct {
 	armed      time.Duration  // when its timer rings; none: it does not
 	epoch      uint64         // counts timers and probes of instances apart
 	gone       bool
+	ordered    any           // what an operator has wanted last, as the node has taken it; nil: nothing
+	orderedAt  time.Duration // or when something last kept it from being carried out
 	drained    bool          // an order to drain and to leave is on its way, or was heard
 	distrusted bool          // has refused us at some time
 	readyAt    time.Duration // since when it is ready without a break; none: it is not
@@ -73,7 +75,7 @@ func (w *world) newHost() *host {
 	h.ref = fleet.NewRef(h.id, modelName, engineStub{caps: caps}, nil)
 	w.settleIn(h)
 	h.memory = replica.NewMemory()
-	h.box = mailbox{w: w, owner: h, id: w.newBox()}
+	h.box = mailbox{w: w, owner: h, id: w.newBox(), closed: true} // until it is spawned
 	h.cfg.FirstTokenTimeout = w.plan.stream.FirstTokenTimeout
 	h.p = newProcess(w, h, w.engineConfig(), w.drawPublisher())
 	w.plan.sluggish.engine(h.p)
@@ -92,13 +94,7 @@ func (h *host) start() {
 	h.m = nil
 	h.feed.start()
 	h.m = replica.NewMachine(w.time(), h.cfg, h.ref, h.memory, func(epoch uint64) int {
-		n := 0
-		for _, c := range w.calls {
-			if c.listens() {
-				c.box.post(&h.box, replicaRestarted(h.ref, epoch))
-				n++
-			}
-		}
+		n := w.tellAll(&h.box, stream.ReplicaRestarted{Ref: h.ref, Epoch: epoch})
 		h.books.awaits(n)
 		return n
 	}, h.shell())
@@ -249,7 +245,7 @@ func (h *host) Entered(from, to fleet.State, why string) {
 	}
 	if to == fleet.Gone && !h.gone {
 		h.gone = true
-		h.w.leave(h)
+		h.w.node.tell(emptied{h})
 	}
 }
 
@@ -302,15 +298,11 @@ func (h *host) Evict(leaving fleet.Leaving) {
 		return
 	}
 	w.note(noteEvict, h.n, leaving.Incarnation, 0)
-	for _, c := range w.calls {
-		if c.listens() {
-			c.box.post(&h.box, stream.Leave{Ref: h.ref, Leaving: leaving})
-		}
-	}
+	w.tellModel(&h.box, stream.Leave{Ref: h.ref, Leaving: leaving})
 }
 
 // Others implements replica.Shell.
-func (h *host) Others() []*fleet.Ref { return h.w.router.fleet }
+func (h *host) Others() []*fleet.Ref { return h.w.fleet() }
 
 // close stops the actor of a replica that has left.
 func (h *host) close() {

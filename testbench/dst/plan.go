@@ -25,6 +25,7 @@ type plan struct {
 	tiers                tiers
 	recalls              recalls
 	singles              singles
+	adapter              float64 // what part of the requests names an adapter
 	sieges               sieges
 	relapses             relapses
 	raw                  bool // there are chats that engines render
@@ -83,6 +84,7 @@ func (w *world) drawPlan() {
 	p.tiers.set(&p.router)
 	p.recalls = drawRecalls(w.cfg.Seed)
 	p.singles = drawSingles(w.cfg.Seed)
+	p.adapter = drawAdapter(w.cfg.Seed)
 	p.sieges = drawSieges(w.cfg.Seed)
 	p.relapses = drawRelapses(w.cfg.Seed)
 	p.raw = drawRaw(w.cfg.Seed)
@@ -102,6 +104,7 @@ const (
 func (w *world) engineConfig() sim.Config {
 	c := sim.DefaultConfig()
 	c.Model = "e"
+	c.Adapters = []string{adapterName}
 	c.BlockTokens = blockTokens
 	c.Seats = 3 + w.rng.IntN(6)
 	c.KVBlocks = 1 + 20 + w.rng.IntN(60)

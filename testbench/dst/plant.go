@@ -27,6 +27,9 @@ type Plant struct {
 	batch     func(l *link, b engine.KVBatch, take func(engine.KVBatch)) // what a feed is told
 	toFeed    func(f *feed, message any) any                             // nil: the message is lost
 	published func(l *link, seq uint64) uint64                           // the number of a batch that comes
+	node      func(n *node) fleet.Shell
+	// clientsNames: calls are found by the names that their clients use.
+	clientsNames bool
 	// ownBudgets: each request has a retry budget of its own.
 	ownBudgets bool
 	// weightless: the router is told no tenant's weight.
@@ -35,7 +38,7 @@ type Plant struct {
 
 // Plants are bugs that an implementation may well have.
 func Plants() []Plant {
-	return slices.Concat(releasePlants(), claimPlants(), answerPlants(), routePlants(), feedPlants(), hedgePlants(), orderPlants())
+	return slices.Concat(releasePlants(), claimPlants(), answerPlants(), routePlants(), feedPlants(), hedgePlants(), orderPlants(), nodePlants())
 }
 
 // fewer says whether a bug shows at this ticket: not at all of them.

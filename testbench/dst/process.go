@@ -314,7 +314,7 @@ func (p *process) status() (*engine.Status, *engine.Failure) {
 	}
 	blocks, limit := p.cfg.UsableBlocks(), p.cfg.SequenceTokens()
 	s := &engine.Status{
-		Model: p.cfg.Model, BlockTokens: &p.cfg.BlockTokens, KVBlocks: &blocks, Seats: &p.cfg.Seats, SequenceTokens: &limit,
+		Model: p.cfg.Model, Adapters: p.cfg.Adapters, BlockTokens: &p.cfg.BlockTokens, KVBlocks: &blocks, Seats: &p.cfg.Seats, SequenceTokens: &limit,
 		Load: engine.Load{
 			RunningSequences: &load.Running, WaitingSequences: &load.Waiting, UsedBlocks: &load.UsedBlocks, Steps: &load.Steps,
 		},

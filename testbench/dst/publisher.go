@@ -78,6 +78,9 @@ func (w *world) drawPublisher() *publisher {
 	b.wire.Form = kvpub.Form(w.rng.IntN(int(kvpub.NumForms)))           //nolint:gosec // an enum
 	b.wire.Hashes = kvpub.HashForm(w.rng.IntN(int(kvpub.NumHashForms))) //nolint:gosec // an enum
 	b.wire.StoredFields = kvpub.Newest - w.rng.IntN(kvpub.Newest-fieldsMin+1)
+	if w.plan.adapter > 0 {
+		b.wire.Dialect = kvpub.VLLM // SGLang does not tell adapters' names
+	}
 	if w.chance(0.15) { // a network that lets nothing through, or a publisher that was not yet turned on
 		from := w.between(0, w.plan.safety)
 		b.mute = window{from, from + w.between(time.Second, 6*time.Second)}

@@ -65,17 +65,17 @@ func (w *world) order(h *host, f Fault, leave time.Duration) {
 		return
 	}
 	d := deed{fault: f, host: h.n, leave: none, keep: f == Drain}
-	var order any = fleet.Undrain{}
+	var what any = fleet.Undrain{}
 	if f == Drain {
 		drain := fleet.Drain{Keep: true}
 		if d.leave = leave; leave != none {
 			drain.Leave = new(w.time().Add(leave))
 		}
-		order = drain
+		what = drain
 	}
 	w.did(d)
 	w.cover(f, w.phasesOn(h))
 	w.note(noteFault, h.n, uint64(f), 1)
 	w.explain("order: %s %s, which stays", f, h.id)
-	h.box.post(&h.box, order)
+	w.node.tell(order{h, what})
 }

@@ -75,7 +75,7 @@ func (m *slotModel) learn(l *fleet.Learned) {
 	if m.routed == nil {
 		m.routed = map[prefix.Key]bool{}
 	}
-	for _, n := range names(l.Salt, slices.Concat(l.Prompt, l.Output)) {
+	for _, n := range names(l.LoRA, l.Salt, slices.Concat(l.Prompt, l.Output)) {
 		m.routed[n] = true
 	}
 }

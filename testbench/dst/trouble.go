@@ -105,8 +105,11 @@ func (w *world) shake(f Fault) {
 		if len(w.present()) > 7 {
 			return
 		}
-		n = w.join().n
+		h := w.join()
+		n = h.n
 		w.did(deed{fault: f, host: n})
+		w.node.tell(addition{h})
+		w.hasty(h)
 	}
 	w.cover(f, phases)
 	w.note(noteFault, n, uint64(f), 0)
@@ -153,10 +156,6 @@ func (w *world) harm(f Fault, h *host) bool {
 
 // recovers ends a lasting fault.
 func (w *world) recovers(f Fault, h *host) {
-	if f == Drain {
-		w.left(h)
-		return
-	}
 	if h.gone {
 		return
 	}
@@ -233,14 +232,14 @@ func (w *world) drain(h *host) bool {
 		return false
 	}
 	h.drained = true // or asked once more, with another time
-	order, d := fleet.Drain{}, deed{fault: Drain, host: h.n, leave: none}
+	drain, d := fleet.Drain{}, deed{fault: Drain, host: h.n, leave: none}
 	if w.chance(0.7) {
 		d.leave = w.between(0, 3*time.Second)
 		leave := w.time().Add(d.leave)
-		order.Leave = &leave
+		drain.Leave = &leave
 	}
 	w.did(d)
-	h.box.post(&h.box, order)
+	w.node.tell(order{h, drain})
 	return true
 }
 

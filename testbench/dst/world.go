@@ -5,7 +5,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"plimsoll/actors/fleet"
@@ -85,6 +84,8 @@ type world struct {
 	boxes     int32
 	indexes   *replica.Indexes
 	router    front
+	node      node
+	live      *stream.Live
 	hosts     []*host // all that were ever there
 	hostsMade int
 	calls     []*call
@@ -100,7 +101,6 @@ type world struct {
 	queue     QueueSeen
 	shares    shares
 	robbed    robbed
-	budget    *stream.Budget
 	prefixes  [][]uint32 // beginnings that prompts share
 
 	healed  time.Duration // none: not yet
@@ -128,7 +128,7 @@ func newWorld(cfg Config) *world {
 	return &world{
 		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x9e3779b97f4a7c15)), base: dawn(),
 		log: record{out: cfg.Log}, indexes: replica.NewIndexes(modelName), byHandle: map[*stream.Call]*call{}, refused: map[uint64]refusedCall{},
-		tickets: make([]ticketRecord, 1, 256), healed: none, budget: stream.NewBudget(),
+		tickets: make([]ticketRecord, 1, 256), healed: none, live: stream.NewLive(),
 	}
 }
 
@@ -173,10 +173,12 @@ func (w *world) result() Result {
 func (w *world) begins() {
 	w.router = front{w: w}
 	w.router.box = mailbox{w: w, owner: &w.router, id: w.newBox()}
+	w.node.open(w)
 	w.router.start()
 	for range w.plan.replicas {
-		w.join()
+		w.node.add(w.join())
 	}
+	w.node.members.Begin(w.node.shell())
 	w.drawPrefixes()
 	for w.legs < w.plan.legs {
 		c := w.newCall(false)
@@ -351,32 +353,18 @@ func (w *world) hostByID(id scoring.ReplicaID) *host {
 	panic(fmt.Sprintf("no replica %s", id))
 }
 
-// join adds a replica to the fleet.
+// join makes a replica that is to join the fleet.
 func (w *world) join() *host {
 	h := w.newHost()
 	w.hosts = append(w.hosts, h)
-	w.router.fleet = append(w.router.fleet, h.ref)
-	h.start()
 	return h
-}
-
-// leave takes a drained replica out of the fleet, and ends its engine.
-func (w *world) leave(h *host) {
-	e := w.in(w.delay(), evRecover)
-	e.host, e.fault = h, Drain
-}
-
-func (w *world) left(h *host) {
-	w.router.fleet = slices.DeleteFunc(w.router.fleet, func(r *fleet.Ref) bool { return r == h.ref })
-	h.close()
-	h.p.kill(false)
 }
 
 // present are the replicas of the fleet.
 func (w *world) present() []*host {
 	out := make([]*host, 0, len(w.hosts))
 	for _, h := range w.hosts {
-		if !h.gone {
+		if !h.gone && h.m != nil {
 			out = append(out, h)
 		}
 	}

@@ -1,0 +1,20 @@
+package dst
+
+import "plimsoll/actors/fleet"
+
+func nodePlants() []Plant {
+	return []Plant{
+		{Name: "an order before its actor", Catches: Orders, node: func(n *node) fleet.Shell { return hurried{n} }},
+		{Name: "calls found by their clients' names", Catches: Orders, clientsNames: true},
+	}
+}
+
+// hurried gives orders to nobody whose actor has not begun.
+type hurried struct{ *node }
+
+// Tell implements fleet.Shell.
+func (h hurried) Tell(ref *fleet.Ref, order any) {
+	if h.w.hostOf(ref).m != nil {
+		h.node.Tell(ref, order)
+	}
+}
