@@ -180,7 +180,9 @@ func drawAdapter(seed uint64) float64 {
 func (c *call) adapts() {
 	rng := rand.New(rand.NewPCG(c.w.cfg.Seed, 0xe7037ed1a0b428db^uint64(c.n))) //nolint:gosec // a number
 	odd := &c.w.plan.singles
-	disliked := func(head []uint32) bool { return head != nil && slices.Equal(c.ids[0][:min(len(head), len(c.ids[0]))], head) }
+	disliked := func(head []uint32) bool {
+		return head != nil && slices.Equal(c.ids[0][:min(len(head), len(c.ids[0]))], head)
+	}
 	if rng.Float64() < c.w.plan.adapter && c.raw == 0 && !disliked(odd.disliked) && !disliked(odd.dreaded) {
 		c.req.Model, c.req.LoRA = adapterName, adapterName
 	}
