@@ -187,6 +187,7 @@ func (m *machine) alive(now, at time.Time, why string) {
 // revive brings a replica back that hung.
 func (m *machine) revive(now time.Time, why string) {
 	m.watch.phase, m.watch.life, m.watch.showed, m.watch.unheard, m.failedProbes = calm, now, now, 0, 0
+	m.unanswered = nil
 	m.dropCanary()
 	m.emit(hurryProbe{})
 	if m.state == fleet.Down {

@@ -31,6 +31,7 @@ type books struct {
 	since   time.Duration // when it may have begun
 	seen    time.Duration // when the present life was last known to be there, or nobody
 	failed  int           // probes in a row
+	late    time.Duration // since when it has answered no probe in time, idle; none: it has
 	heard   time.Duration // when a token came last
 	silent  bool          // a probe was not answered, and nothing was heard since
 	knew    bool          // that it is stopped
@@ -94,7 +95,7 @@ func (b *books) restart() {
 			}
 		}
 	}
-	b.failed = 0
+	b.failed, b.late = 0, none
 }
 
 // opened follows the beginning of an epoch: what the instance before was about to hear, this one has.
@@ -269,7 +270,7 @@ func (b *books) after() {
 		b.probeFailed(m)
 	}
 	if b.old.Hung && !snap.Hung {
-		b.failed = 0 // it has shown that it lives, and what failed before that is no row with what fails now
+		b.failed, b.late = 0, none // it has shown that it lives, and what failed before that is no row with what fails now
 	}
 	b.recovers(snap)
 	b.letGo(snap)
@@ -343,13 +344,31 @@ func (b *books) probeFailed(m replica.ProbeFailed) {
 	default:
 		b.silent = b.heard <= began
 	}
-	if late && (b.heard > began || b.old.Load.Reserved+b.old.Load.Running > 0) {
-		return // busy is not dead
+	if late && b.mayBeLate(began) {
+		return
 	}
 	b.failed++
 	if m.Failure.Kind == engine.Refused && b.old.State == fleet.Draining && b.failed >= b.host.cfg.FailedProbes {
 		b.dropWhere(func(*promise) bool { return true })
 	}
+}
+
+// mayBeLate says whether a probe without an answer in time counts for nothing: busy is not dead, nor is who is only late, for a while.
+func (b *books) mayBeLate(began time.Duration) bool {
+	load := &b.old.Load
+	if b.heard > began || load.Reserved+load.Running > 0 {
+		b.late = none
+		return true
+	}
+	if b.late == none {
+		b.late = began
+	}
+	patience := b.host.cfg.ProbePatience
+	if load.Lingering > 0 {
+		patience = max(patience, b.host.cfg.FirstTokenTimeout)
+	}
+	s := b.old.State
+	return (s == fleet.Ready || s == fleet.Warming || s == fleet.Degraded) && b.host.w.now < b.late+patience
 }
 
 // token notes a sign of life.
@@ -385,7 +404,7 @@ func (b *books) announced(m fleet.Announced, snap *fleet.Snapshot) {
 }
 
 func (b *books) probed(m replica.Probed, snap *fleet.Snapshot) {
-	b.failed, b.silent = 0, false
+	b.failed, b.silent, b.late = 0, false, none
 	began := b.host.w.since(m.Began)
 	if snap.Incarnation != b.old.Incarnation {
 		b.cools = 0

@@ -109,6 +109,7 @@ func (b *bubble) join(i int) actors.Replica {
 	h.books.init(h)
 	h.books.blinded = true // nobody keeps them here
 	h.p = newProcess(w, h, was.p.cfg, was.p.pub.alike())
+	h.p.walk(was.p.gait)
 	w.hosts = append(w.hosts, h)
 	return actors.Replica{Config: h.cfg, Engine: &served{b, h}}
 }
@@ -220,7 +221,7 @@ func (b *bubble) do(d deed) bool {
 	b.harmed = b.harmed || d.harms()
 	b.drained = b.drained || d.fault == Drain && !d.keep
 	switch d.fault {
-	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed:
+	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, LongStep, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed:
 		if h := w.hosts[d.host-1]; !h.gone {
 			h.p.suffer(d)
 		}
@@ -277,7 +278,7 @@ func (d *deed) harms() bool {
 	switch d.fault {
 	case PanicRouter, ClockJump, ClientLeaves, SlowClient, Add, Undrain, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed, Trailing, NumFaults:
 		return false
-	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, ErrorFrame, Cut, MissingFinish, PanicReplica, Drain, RefuseOne, ForAnHour:
+	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, ErrorFrame, Cut, MissingFinish, PanicReplica, Drain, RefuseOne, ForAnHour, LongStep:
 	}
 	return true
 }

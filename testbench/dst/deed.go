@@ -66,7 +66,6 @@ func (p *process) suffer(d deed) {
 // heal ends all that a process suffers.
 func (p *process) heal() {
 	p.slow, p.refuses, p.trouble = 1, NumFaults, NumFaults
-	p.compiles = 0
 	if p.until > p.w.now {
 		p.until = p.w.now
 		e := p.w.at(p.w.now, evPass)

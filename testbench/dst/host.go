@@ -78,7 +78,7 @@ func (w *world) newHost() *host {
 	h.box = mailbox{w: w, owner: h, id: w.newBox(), closed: true} // until it is spawned
 	h.cfg.FirstTokenTimeout = w.plan.stream.FirstTokenTimeout
 	h.p = newProcess(w, h, w.engineConfig(), w.drawPublisher())
-	w.plan.sluggish.engine(h.p)
+	h.p.walk(w.plan.sluggish.gait())
 	h.feed = newFeed(w, h)
 	h.connection.host = h
 	h.books.init(h)

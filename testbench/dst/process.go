@@ -32,9 +32,8 @@ type process struct {
 	stops    time.Duration // when it was last stopped or hung
 	until    time.Duration // its pass goes on until then; it is over for a longer one
 	passing  uint64        // the number of its last pass
-	starves  bool          // while a pass takes long it answers no probe
-	compiles time.Duration // how long it stands still at its first request for logprobs; 0: it does not
-	compiled bool
+	gait     gait
+	compiled bool // it has stood still for that
 
 	refuses Fault // ServerError, Shed or Distrust until healed; NumFaults: takes requests
 	trouble Fault // what happens to the next batch of cache events; NumFaults: nothing

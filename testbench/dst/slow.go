@@ -41,12 +41,9 @@ func (s *sluggish) set(p *plan) {
 	if s.rng == nil {
 		return
 	}
+	harmless := []Fault{ClientLeaves, SlowClient, ClockJump, Add, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed}
 	for f := range drawnFaults {
-		switch f {
-		case ClientLeaves, SlowClient, ClockJump, Add, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed:
-		default:
-			p.enabled[f] = false
-		}
+		p.enabled[f] = p.enabled[f] && slices.Contains(harmless, f)
 	}
 	p.enabled[Drain] = true
 	p.singles, p.sieges, p.relapses, p.raw, p.ranks = singles{}, sieges{}, relapses{}, false, 1
@@ -55,17 +52,28 @@ func (s *sluggish) set(p *plan) {
 	p.stream.FirstTokenTimeout, p.stream.TokenTimeout, p.stream.HedgeAfter = 10*time.Minute, 5*time.Minute, 0
 }
 
-// engine makes an engine of the seed a slow one.
-func (s *sluggish) engine(p *process) {
-	if s.rng == nil {
-		return
-	}
-	p.slow = 1 + s.rng.IntN(20)
-	p.starves = s.rng.Float64() < 0.5
-	if s.rng.Float64() < 0.5 {
-		p.compiles = s.between(longFrom, longMost)
-	}
+// gait is how an engine of the seed is slow from the beginning to the heal.
+type gait struct {
+	slow     int           // how many times as long as they should its passes take
+	starves  bool          // while a pass takes long it answers no probe
+	compiles time.Duration // how long it stands still at its first request for logprobs; 0: it does not
 }
+
+// gait draws an engine's.
+func (s *sluggish) gait() gait {
+	g := gait{slow: 1}
+	if s.rng == nil {
+		return g
+	}
+	g.slow, g.starves = 1+s.rng.IntN(20), s.rng.Float64() < 0.5
+	if s.rng.Float64() < 0.5 {
+		g.compiles = s.between(longFrom, longMost)
+	}
+	return g
+}
+
+// walk gives an engine its gait.
+func (p *process) walk(g gait) { p.gait, p.slow = g, g.slow }
 
 // sluggishEngines has the engines' long passes begin.
 func (w *world) sluggishEngines() {
@@ -101,12 +109,12 @@ func (w *world) drag(h *host) {
 
 // compile has the engine stand still at its first request for logprobs.
 func (p *process) compile(a *attempt) {
-	if p.compiles == 0 || p.compiled || a.request.TopLogprobs == nil {
+	if p.gait.compiles == 0 || p.w.healed != none || p.compiled || a.request.TopLogprobs == nil {
 		return
 	}
-	p.compiled, p.until = true, p.w.now+p.compiles
+	p.compiled, p.until = true, p.w.now+p.gait.compiles
 	p.w.cover(LongStep, p.w.phasesOn(p.host))
-	p.w.explain("%s compiles for %s", p.host.id, p.compiles)
+	p.w.explain("%s compiles for %s", p.host.id, p.gait.compiles)
 }
 
 // drags says whether a pass is to go on, though its time is over.
@@ -120,7 +128,7 @@ func (p *process) drags(n uint64) bool {
 }
 
 // starving says whether probes get no answer because a pass takes long.
-func (p *process) starving() bool { return p.starves && p.w.now < p.until }
+func (p *process) starving() bool { return p.gait.starves && p.w.now < p.until }
 
 // checkSlow looks whether a request that fails may: none does for engines that are only slow, as long as its client has patience.
 func (w *world) checkSlow(c *call) {
