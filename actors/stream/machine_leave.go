@@ -6,6 +6,7 @@ import (
 
 	"plimsoll/actors/fleet"
 	"plimsoll/engine"
+	"plimsoll/scoring"
 )
 
 // leave has the attempts on a replica go on elsewhere: as after a stall, but of a replica that is only to be emptied nothing
@@ -52,9 +53,12 @@ func (m *machine) mayLeave(a *attempt, e *fleet.Leaving) bool {
 		l.twice = l.twice || e.Try
 		return false
 	}
+	nowhere := len(e.Only) > 0 && !slices.ContainsFunc(e.Only, func(id scoring.ReplicaID) bool {
+		return !slices.ContainsFunc(l.excluded, func(x Exclusion) bool { return x.Replica == id })
+	})
 	how, _ := m.way(l)
 	fruitless := a.produced == 0 && l.produced > 0 && l.fruitless+1 >= m.cfg.FruitlessMax
-	if suspect && !e.Try || how == nohow || l.attempts >= m.cfg.AttemptsMax || fruitless {
+	if suspect && !e.Try || nowhere || how == nohow || l.attempts >= m.cfg.AttemptsMax || fruitless {
 		return false
 	}
 	if suspect {

@@ -96,6 +96,9 @@ func TestFewMove(t *testing.T) {
 		}})
 	}
 	require.Empty(t, few(2))
+	r.m.legs[0].excluded = []Exclusion{{Replica: "c", Incarnation: 1, Process: true}}
+	require.Empty(t, few(1), "it has failed there: it would only wait")
+	r.m.legs[0].excluded = nil
 	require.Equal(t, []scoring.ReplicaID{"c"}, submitted(t, few(1)).Legs[0].Only)
 	r.run(100, "c")
 	require.Nil(t, submitted(t, r.m.step(r.now, attemptEnded{2, failure(engine.Refused)})).Legs[0].Only, "that was for once")
