@@ -3,6 +3,7 @@ package dst
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -220,6 +221,9 @@ func (b *bubble) do(d deed) bool {
 	w := b.w
 	b.harmed = b.harmed || d.harms()
 	b.drained = b.drained || d.fault == Drain && !d.keep
+	if d.call > 0 && b.clients[d.call] == nil && slices.ContainsFunc(b.first.calls, func(c *call) bool { return c.n == d.call && c.raw > 0 }) {
+		return true // of a chat that an engine renders
+	}
 	switch d.fault {
 	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, LongStep, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed:
 		if h := w.hosts[d.host-1]; !h.gone {

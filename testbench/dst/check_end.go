@@ -119,7 +119,7 @@ func (w *world) settled(last bool) bool {
 	}
 	for _, h := range w.present() {
 		if !h.m.Empty() {
-			return complain(Zero, "%s has tickets left: %d reserved, %d running, %d lingering", h.id, h.ref.Snapshot().Load.Reserved, h.ref.Snapshot().Load.Running, h.ref.Snapshot().Load.Lingering)
+			return complain(Zero, "%s has tickets left: %d reserved, %d running, %d lingering; suspect: %t, hung: %t, held: %t", h.id, h.ref.Snapshot().Load.Reserved, h.ref.Snapshot().Load.Running, h.ref.Snapshot().Load.Lingering, h.ref.Snapshot().Suspect, h.ref.Snapshot().Hung, h.ref.Snapshot().Held)
 		}
 		if len(h.books.live) > 0 {
 			return complain(Zero, "%s has promised tickets that have not ended", h.id)
