@@ -50,6 +50,7 @@ func (m *machine) probed(now time.Time, p Probed) {
 	m.sample(s.Load)
 	m.counted(now, p.Began, s.Load.Steps)
 	m.confirm(p)
+	m.unknown(p)
 	m.drained(now)
 	if m.watch.phase == hung && !reborn {
 		m.tried(now)

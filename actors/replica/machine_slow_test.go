@@ -177,6 +177,29 @@ func TestThePanicThreshold(t *testing.T) {
 	}
 }
 
+// TestACanaryThatNobodyKnowsIsGivenUp: the last one's process dies without a word and is back at once, and nothing tells the lives apart.
+// The canary that was sent to the one before would keep it out for ever.
+func TestACanaryThatNobodyKnowsIsGivenUp(t *testing.T) {
+	w := newWatched(t, 100, false)
+	w.peers = []fleet.Peer{}
+	w.run(1)
+	w.pass(time.Minute, true)
+	require.Equal(t, suspect, w.m.watch.phase)
+	number := w.canaryOf()
+	figures := func(running int) []effect {
+		return w.at(3*time.Second, Probed{
+			Status: engine.Status{KVBlocks: new(100), Load: engine.Load{RunningSequences: &running, WaitingSequences: new(0)}}, Began: w.now.Add(3 * time.Second),
+		})
+	}
+	require.False(t, has[cancelCanary](figures(1)), "it may be what runs")
+	require.True(t, has[cancelCanary](figures(0)))
+	w.at(0, canaryDone{number, context.Canceled})
+	w.pass(5*time.Second, true)
+	require.Greater(t, w.canaryOf(), number, "another one is sent")
+	w.at(0, canaryDone{w.canaryOf(), nil})
+	require.Equal(t, calm, w.m.watch.phase)
+}
+
 // TestFewAreWellAndOneGoesOn: of a fleet of which most is silent streams go to who has given a token since, as many as find room.
 func TestFewAreWellAndOneGoesOn(t *testing.T) {
 	w := newWatched(t, 100, false)

@@ -41,6 +41,7 @@ type watch struct {
 	kind      strikeKind   // hung: why
 	canary    *uint64      // the one under way
 	canaries  uint64
+	asked     time.Time      // when that was sent
 	dropped   bool           // the one under way was cancelled
 	notBefore time.Time      // hung: a strike keeps it out until then
 	giveUp    *time.Time     // suspected or hung: a process of ours is given up then; nil: it was
@@ -256,7 +257,7 @@ func (m *machine) look(now time.Time) {
 		}
 		if w.phase == suspect {
 			w.next = now.Add(watchEvery)
-			m.sendCanary() // again, if the one before failed
+			m.sendCanary(now) // again, if the one before failed
 			m.outlast(now)
 		}
 	case hung:
@@ -274,7 +275,7 @@ func (m *machine) suspect(now time.Time) {
 	w.phase, w.until, w.next = suspect, now.Add(m.canaryWait()), now.Add(watchEvery)
 	m.restartBy(w.life, now)
 	m.emit(suspected{})
-	m.sendCanary()
+	m.sendCanary(now)
 	m.emit(publish{})
 }
 
@@ -319,21 +320,21 @@ func (m *machine) tryHung(now time.Time) {
 	w.until = now.Add(m.cfg.CanaryRetry)
 	m.outlast(now)
 	if w.canary == nil {
-		m.sendCanary()
+		m.sendCanary(now)
 	} else {
 		m.dropCanary() // what it was sent may be lost; the next one follows when it has returned
 	}
 	m.scatter(now)
 }
 
-func (m *machine) sendCanary() {
+func (m *machine) sendCanary(now time.Time) {
 	w := &m.watch
 	if w.canary != nil {
 		return
 	}
 	w.canaries++
 	number := w.canaries
-	w.canary, w.dropped = &number, false
+	w.canary, w.asked, w.dropped = &number, now, false
 	m.emit(sendCanary{number, m.engineModel})
 }
 
@@ -342,6 +343,18 @@ func (m *machine) dropCanary() {
 	if m.watch.canary != nil && !m.watch.dropped {
 		m.watch.dropped = true
 		m.emit(cancelCanary{})
+	}
+}
+
+// unknown gives up a canary under way of which the engine's figures know nothing: it was sent to a process that has died without a word,
+// and nobody will ever answer it. The next one follows when it has returned.
+func (m *machine) unknown(p Probed) {
+	w, l := &m.watch, p.Status.Load
+	if w.phase != suspect || w.canary == nil || p.Began.Before(w.asked.Add(2*m.cfg.ReachWait)) {
+		return
+	}
+	if l.RunningSequences != nil && *l.RunningSequences == 0 && (l.WaitingSequences == nil || *l.WaitingSequences == 0) {
+		m.dropCanary()
 	}
 }
 
@@ -361,7 +374,7 @@ func (m *machine) canaryDone(now time.Time, e canaryDone) {
 	case e.err == nil && w.phase == hung:
 		m.alive(now, now, "a canary came back")
 	case w.phase == hung && dropped:
-		m.sendCanary()
+		m.sendCanary(now)
 	case engine.KindOf(e.err) == engine.Local && w.phase == suspect:
 		w.until = w.until.Add(watchEvery) // it was not asked: the time until the next one is none of its silence
 	case engine.KindOf(e.err) == engine.Refused:
@@ -417,7 +430,7 @@ func (m *machine) nextLook() (time.Time, bool) {
 // tried brings the next canary forward: a probe was answered.
 func (m *machine) tried(now time.Time) {
 	if w := &m.watch; w.canary == nil && !now.Before(w.notBefore) {
-		m.sendCanary()
+		m.sendCanary(now)
 	}
 }
 
