@@ -68,7 +68,7 @@ func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
 // both runs one seed through both drivers.
 func both(t *testing.T, seed uint64, tok *tokenizer.Model) (out tally) {
 	t.Helper()
-	first := newWorld(Config{Seed: seed})
+	first := newWorld(Config{Seed: seed, AllIDs: true})
 	require.Nil(t, first.run().Violation, "the first driver's own run")
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, first, tok)

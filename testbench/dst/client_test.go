@@ -90,11 +90,12 @@ func (c *client) read() {
 		}
 		l := c.now.legs[d.Leg]
 		if d.Restarted {
-			l.got, l.text, l.logprobs = nil, nil, 0
+			l.got, l.groups, l.produced, l.text, l.logprobs = nil, nil, 0, nil, 0
 		}
 		for i := range d.Entries {
 			e := &d.Entries[i]
-			l.got = append(l.got, e.ID)
+			l.got, l.groups = append(l.got, e.ID), append(l.groups, 1)
+			l.produced++
 			l.text = append(l.text, e.Text...)
 			if e.Logprob != nil {
 				l.logprobs++

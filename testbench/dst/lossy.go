@@ -18,7 +18,7 @@ const lostMost = utf8.UTFMax - 1
 
 // drawLossy says whether a replica's engine does. It has a generator of its own.
 func (w *world) drawLossy(n int, kind string) bool {
-	return kind == "plain" && rand.New(rand.NewPCG(w.cfg.Seed^uint64(n)<<32, 0x2127599bf4325c37)).Float64() < 0.5 //nolint:gosec // small
+	return kind == "plain" && !w.cfg.AllIDs && rand.New(rand.NewPCG(w.cfg.Seed^uint64(n)<<32, 0x2127599bf4325c37)).Float64() < 0.5 //nolint:gosec // small
 }
 
 // losing is what such an engine holds of an attempt.

@@ -20,6 +20,8 @@ type Config struct {
 	Seed  uint64
 	Log   io.Writer // hears of everything that happens; nil: nobody does
 	Plant *Plant    // a bug to find; nil: none
+	// AllIDs: no engine loses IDs. The second driver's tokenizer could not turn what they read back into them.
+	AllIDs bool
 }
 
 // Result is what a run has come to.
