@@ -76,8 +76,8 @@ func newBubble(t *testing.T, first *world, tok *tokenizer.Model) *bubble {
 	defer b.unlock()
 	b.sys = sys
 	for i, c := range first.calls {
-		if c.raw > 0 || c.req.LoRA != "" && c.inserted < time.Second {
-			continue // the node has no template that it could leave to an engine, and no name of an adapter that none has told of
+		if c.omitted() {
+			continue
 		}
 		b.w.at(c.inserted, evCall).n = uint64(i) //nolint:gosec // an index
 	}
@@ -221,8 +221,8 @@ func (b *bubble) do(d deed) bool {
 	w := b.w
 	b.harmed = b.harmed || d.harms()
 	b.drained = b.drained || d.fault == Drain && !d.keep
-	if d.call > 0 && b.clients[d.call] == nil && slices.ContainsFunc(b.first.calls, func(c *call) bool { return c.n == d.call && c.raw > 0 }) {
-		return true // of a chat that an engine renders
+	if d.call > 0 && b.clients[d.call] == nil && slices.ContainsFunc(b.first.calls, func(c *call) bool { return c.n == d.call && c.omitted() }) {
+		return true
 	}
 	switch d.fault {
 	case Kill, Restart, Stop, HungCore, Slow, ServerError, Shed, Distrust, LongStep, KVLost, KVDoubled, KVReordered, KVGarbled, KVDelayed:
@@ -346,12 +346,16 @@ func (b *bubble) blows(pid string) bool {
 	return true
 }
 
+// omitted says whether a request is left out here: the node has no template that it could leave to an engine, and no name of an adapter
+// that none has told of.
+func (c *call) omitted() bool { return c.raw > 0 || c.req.LoRA != "" && c.inserted < time.Second }
+
 // waiting names a request that has not ended; "" if all have.
 func (b *bubble) waiting() string {
 	b.lock()
 	defer b.unlock()
 	for _, was := range b.first.calls {
-		if c := b.clients[was.n]; was.raw == 0 && (c == nil || !c.ended) {
+		if c := b.clients[was.n]; !was.omitted() && (c == nil || !c.ended) {
 			return "call " + strconv.Itoa(was.n)
 		}
 	}
