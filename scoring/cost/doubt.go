@@ -7,8 +7,12 @@ type deviation struct {
 	n, x, xx float64 // decayed sums of 1, of it and of its square
 }
 
-// alike runs of steps are of one batch or one moment.
-const alike = 8
+const (
+	// stepsAlike runs of steps, and passesAlike passes, are of one batch or one moment.
+	stepsAlike, passesAlike = 8, 2
+	// passesKeep remembers about as many passes as a replica's speed is made of.
+	passesKeep = 1 - 1.0/speedKept
+)
 
 // deviationMost bounds one observation: four times as much, or a quarter.
 const deviationMost = 2 * math.Ln2
@@ -34,7 +38,7 @@ const doubtMost = 0.95
 //
 // Two engines that are equal are seen at different moments, on a machine that is not always as busy. Without it what is left of that
 // made one of them seem a quarter slower, and ten chats at once went to the other.
-func (d *deviation) doubt(fleet *deviation) float64 {
+func (d *deviation) doubt(fleet *deviation, alike float64) float64 {
 	if d.n <= 0 {
 		return 0
 	}

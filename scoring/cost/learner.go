@@ -59,8 +59,9 @@ type observed struct {
 	steps    plane
 	past     plane // as steps, but it forgets slowly
 	pace     trend
-	off      deviation // how its steps lie beside the prior's
-	odd      float64   // the share of runs of steps that took much longer than predicted, of late
+	// How its passes and steps lie beside the prior's.
+	passesOff, stepsOff deviation
+	odd                 float64 // the share of runs of steps that took much longer than predicted, of late
 }
 
 // prefillsKnown is how many prefills a replica must have shown before its own speed counts as known.
@@ -108,6 +109,9 @@ func (l *Learner) FirstToken(now time.Time, id scoring.ReplicaID, prefill, hit s
 	o.seen(now)
 	// A first token takes a pass of its own, however short the prompt: that is no prefill.
 	measured := max(0, took.Seconds()-l.Rates(id).StepSeconds)
+	for _, to := range []*observed{o, &l.fleet} {
+		to.passesOff.observe(measured, predicted+passLength, passesKeep)
+	}
 	l.usual.known = false
 	l.longest = max(predicted, l.longest*longestKeep)
 	l.fleet.speed.observe(measured, predicted)
@@ -141,7 +145,7 @@ func (l *Learner) Step(now time.Time, id scoring.ReplicaID, sequences int, kvTok
 	o.past.observe(n, kv, seconds, pastKeep)
 	if counts {
 		for _, to := range []*observed{o, &l.fleet} {
-			to.off.observe(gap.Seconds(), l.cfg.Prior.StepSecondsAt(sequences, kvTokens), l.cfg.StepKeep)
+			to.stepsOff.observe(gap.Seconds(), l.cfg.Prior.StepSecondsAt(sequences, kvTokens), l.cfg.StepKeep)
 			to.steps.observe(n, kv, gap.Seconds(), l.cfg.StepKeep)
 		}
 		l.usual.known = false
@@ -226,8 +230,10 @@ func (l *Learner) rates(o *observed, kept float64) Rates {
 	u := &l.usual
 	r, pace := u.rates, u.pace
 	if o != nil {
-		pace = o.speed.fit(pace, passPull/passLength/kept, u.weight/kept)
-		o.steps.fit(&r, pulled(stepPull, o.steps.n, o.off.doubt(&l.fleet.off))/kept)
+		doubt := o.passesOff.doubt(&l.fleet.passesOff, passesAlike)
+		passes, weight := pulled(passPull/passLength, o.speed.n, doubt), pulled(u.weight, o.speed.pp, doubt)
+		pace = o.speed.fit(pace, passes/kept, weight/kept)
+		o.steps.fit(&r, pulled(stepPull, o.steps.n, o.stepsOff.doubt(&l.fleet.stepsOff, stepsAlike))/kept)
 	}
 	return r.at(pace)
 }
