@@ -18,6 +18,7 @@ func TestSeeds(t *testing.T) {
 	require.GreaterOrEqual(t, total.Worth, uint64(seeds*9/10))
 	require.GreaterOrEqual(t, total.Hedges, uint64(seeds/2))
 	require.GreaterOrEqual(t, total.HedgesWon, uint64(seeds/16))
+	require.GreaterOrEqual(t, total.PutOff, uint64(seeds/32))
 
 	for _, f := range []dst.Fault{dst.RefuseOne, dst.ForAnHour, dst.Trailing} {
 		require.Positive(t, total.Coverage[f][dst.Decode], "%s", f)

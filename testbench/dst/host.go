@@ -37,6 +37,7 @@ type host struct {
 	epoch      uint64         // counts timers and probes of instances apart
 	gone       bool
 	ordered    any           // what an operator has wanted last, as the node has taken it; nil: nothing
+	wanted     *fleet.Drain  // the last one that its actor was given, if it was not taken back
 	orderedAt  time.Duration // or when something last kept it from being carried out
 	drained    bool          // an order to drain and to leave is on its way, or was heard
 	distrusted bool          // has refused us at some time
@@ -133,11 +134,13 @@ func (h *host) step(message any) {
 		message = plant.toReplica(h, message)
 	}
 	h.request, _ = message.(*fleet.Reserve)
+	h.wants(message)
 	switch m := message.(type) {
 	case nil:
 	case fleet.Drain:
 		h.drained = h.drained || !m.Keep
 		h.m.Message(w.time(), m, h.shell())
+		h.putsOff()
 	case canaryDone:
 		h.m.CanaryDone(w.time(), m.number, m.err, h.shell())
 	default:
@@ -182,6 +185,9 @@ func (h *host) panic(message any) {
 		w.router.box.post(&h.box, &fleet.Refused{Ticket: r.Claim.Ticket, Replica: h.id, Reason: ledger.Closed, Snapshot: h.ref.Snapshot()})
 	case fleet.Drain:
 		h.drained = h.drained || !m.Keep // the next instance takes it
+		h.wants(m)
+	case fleet.Undrain:
+		h.wants(m)
 	}
 	h.box.suspend()
 	h.armed = none
@@ -242,6 +248,9 @@ func (h *host) Entered(from, to fleet.State, why string) {
 	h.w.explain("%s: %s, was %s: %s", h.id, to, from, why)
 	if to == fleet.Degraded {
 		h.w.checkDegraded(h)
+	}
+	if to == fleet.Draining {
+		h.leavesNobody(from)
 	}
 	if to == fleet.Gone && !h.gone {
 		h.gone = true

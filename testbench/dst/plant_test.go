@@ -49,6 +49,7 @@ var foundAt = map[string]uint64{
 	"SLO that nobody has asked for":                  0,
 	"SLO forgotten while it waits":                   0,
 	"an order before its actor":                      7,
+	"the last one drains":                            0,
 	"calls found by their clients' names":            11,
 	"refusals of one kind of request taken for many": 4,
 }

@@ -30,6 +30,7 @@ type Total struct {
 	Attempts     uint64
 	Hedges       uint64
 	HedgesWon    uint64
+	PutOff       uint64
 	Twice        uint64
 	KVBatches    uint64
 	Virtual      time.Duration
@@ -91,6 +92,7 @@ func (t *Total) add(r *Result) {
 	t.Attempts += uint64(r.Attempts)   //nolint:gosec // a count
 	t.Hedges += uint64(r.Hedges)       //nolint:gosec // a count
 	t.HedgesWon += uint64(r.HedgesWon) //nolint:gosec // a count
+	t.PutOff += uint64(r.PutOff)       //nolint:gosec // a count
 	t.Twice += uint64(r.Twice)         //nolint:gosec // a count
 	t.KVBatches += r.KVBatches
 	t.Virtual += r.Virtual
@@ -123,7 +125,7 @@ func (t *Total) Print(w io.Writer) {
 		t.Seeds, t.Took.Round(time.Second/10), float64(t.Seeds)/seconds, t.Worth, ReplicasFloor, LegsFloor, EventsFloor)
 	_, _ = fmt.Fprintf(w, "%d events, %d legs, %d attempts, %d batches of cache events, %s of virtual time\n",
 		t.Events, t.Legs, t.Attempts, t.KVBatches, t.Virtual.Round(time.Second))
-	_, _ = fmt.Fprintf(w, "%d hedges, %d of which gave the answer\n", t.Hedges, t.HedgesWon)
+	_, _ = fmt.Fprintf(w, "%d hedges, %d of which gave the answer; %d drains that waited for another replica\n", t.Hedges, t.HedgesWon, t.PutOff)
 	_, _ = fmt.Fprintf(w, "%d legs waited on a second replica that fell silent with them\n", t.Twice)
 	_, _ = fmt.Fprint(w, "requests:")
 	for i, n := range t.Ends {

@@ -35,6 +35,7 @@ type Result struct {
 	Attempts  int
 	Hedges    int // attempts among them that were begun beside a first one
 	HedgesWon int // of these, those that gave the answer
+	PutOff    int // drains that waited for another replica to serve
 	Twice     int // legs that waited on a second replica that fell silent with them
 	Virtual   time.Duration
 	Ends      [NumEnds]int // calls, by how they ended
@@ -100,6 +101,7 @@ type world struct {
 	canaries  int
 	hedges    int // begun
 	hedgesWon int
+	putOff    int
 	queue     QueueSeen
 	shares    shares
 	robbed    robbed
@@ -160,7 +162,7 @@ func (w *world) run() (result Result) {
 func (w *world) result() Result {
 	r := Result{
 		Seed: w.cfg.Seed, Digest: w.log.digest, Events: w.events, Replicas: w.plan.replicas, Legs: w.legs, KVBatches: w.kvBatches,
-		Attempts: w.attempts, Hedges: w.hedges, HedgesWon: w.hedgesWon, Virtual: w.now, Coverage: w.coverage, Index: w.index, Queue: w.queue, Violation: w.bad,
+		Attempts: w.attempts, Hedges: w.hedges, HedgesWon: w.hedgesWon, PutOff: w.putOff, Virtual: w.now, Coverage: w.coverage, Index: w.index, Queue: w.queue, Violation: w.bad,
 	}
 	for _, c := range w.calls {
 		r.Twice += c.m.Twice()
@@ -194,6 +196,7 @@ func (w *world) begins() {
 	w.in(watchEvery, evWatch)
 	w.rush()
 	w.recall()
+	w.relieve()
 	w.single()
 	w.besiege()
 	w.relapse()
@@ -260,9 +263,12 @@ func (w *world) dispatch(e *event) {
 	case evRecover:
 		w.recovers(e.fault, e.host)
 	case evOrder:
-		if e.fault == Drain || e.fault == Undrain {
+		switch {
+		case e.host == nil:
+			w.relief(e.leave, time.Duration(e.n)*time.Millisecond) //nolint:gosec // some
+		case e.fault == Drain, e.fault == Undrain:
 			w.order(e.host, e.fault, e.leave)
-		} else {
+		default:
 			w.relapsed(e.host, e.fault)
 		}
 	case evWatch:
