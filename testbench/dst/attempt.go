@@ -25,6 +25,7 @@ type attempt struct {
 	failure   *engine.Failure
 	lost      *engine.Failure // what the call makes of its end; nil: it has not failed
 	returned  bool
+	began     time.Duration
 	arrives   time.Duration // when the last of what is on its way comes
 
 	mischief Fault // ErrorFrame or MissingFinish to come; NumFaults: none

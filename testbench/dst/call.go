@@ -370,7 +370,7 @@ func (c *call) StartAttempt(id uint64, place stream.Placement, request engine.Re
 	w := c.w
 	h := w.hostOf(place.Ref)
 	l := c.legs[place.Leg]
-	a := &attempt{id: id, call: c, host: h, place: place, request: request, entropy: entropy(w.cfg.Seed, c.n, place.Leg, fruitful(l.tries)), mischief: NumFaults, nth: len(l.tries) + 1, base: l.produced, beat: place.Ref.Beat()}
+	a := &attempt{id: id, call: c, host: h, place: place, request: request, entropy: entropy(w.cfg.Seed, c.n, place.Leg, fruitful(l.tries)), mischief: NumFaults, nth: len(l.tries) + 1, base: l.produced, began: w.now, beat: place.Ref.Beat()}
 	l.tries = append(l.tries, a)
 	l.retry.asks = false
 	h.feed.sent = append(h.feed.sent, c)

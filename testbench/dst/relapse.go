@@ -26,19 +26,35 @@ func (w *world) relapse() {
 	if rng == nil {
 		return
 	}
-	for range 1 + rng.IntN(3) {
-		h := w.hosts[rng.IntN(len(w.hosts))]
-		at := time.Second + time.Duration(rng.Int64N(int64(w.plan.safety-time.Second)))
-		dies, fails := w.in(at, evOrder), w.in(at+time.Duration(rng.Int64N(int64(2*time.Second))), evOrder)
-		dies.host, dies.fault = h, Restart
-		fails.host, fails.fault = h, PanicReplica
+	for range 2 + rng.IntN(3) {
+		dies := w.in(time.Second+time.Duration(rng.Int64N(int64(w.plan.safety-time.Second))), evOrder)
+		dies.host, dies.fault = w.hosts[rng.IntN(len(w.hosts))], Restart
 	}
+}
+
+// oldest is the replica that has had an answer under way for the longest, if it is not h.
+func (w *world) oldest(h *host) *host {
+	var first *attempt
+	for _, c := range w.calls {
+		for _, a := range c.open {
+			if !a.cancelled && !a.host.gone && a.host.p.alive && a.life == a.host.p.lives && (first == nil || a.began < first.began) {
+				first = a
+			}
+		}
+	}
+	if first == nil {
+		return h
+	}
+	return first.host
 }
 
 // relapsed does one half of it.
 func (w *world) relapsed(h *host, f Fault) {
 	if h.gone || w.healed != none {
 		return
+	}
+	if f == Restart {
+		h = w.oldest(h)
 	}
 	phases := w.phasesOn(h)
 	d := deed{fault: f, host: h.n, silent: true}
@@ -51,6 +67,8 @@ func (w *world) relapsed(h *host, f Fault) {
 		if !h.p.alive {
 			return
 		}
+		fails := w.in(100*time.Millisecond+time.Duration(w.plan.relapses.rng.Int64N(int64(900*time.Millisecond))), evOrder)
+		fails.host, fails.fault = h, PanicReplica
 		h.p.suffer(d)
 		h.troubled = w.now
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // seedsOfPatch leaves room for changes of what a seed means.
-const seedsOfPatch = 20
+const seedsOfPatch = 40
 
 // TestBugsInsideTheCodeAreFound: every patch applies, what comes of it builds, and each is found by the checker that it names, from the
 // seed on that it names. A patch that no longer applies is brought up to date, or replaced by another of its kind; one that is not
