@@ -8,11 +8,14 @@ import (
 	"plimsoll/testbench/shared"
 )
 
-// seedsOfPatch leaves room for changes of what a seed means.
-const seedsOfPatch = 40
+// A change of the product changes what a seed means. Then the plant is searched for as make dst-plants does, in fewer seeds.
+const (
+	seedsOfPatch = 20
+	seedsOfAll   = 600
+)
 
 // TestBugsInsideTheCodeAreFound: every patch applies, what comes of it builds, and each is found by the checker that it names, from the
-// seed on that it names. A patch that no longer applies is brought up to date, or replaced by another of its kind; one that is not
+// seed on that it names if that still means what it did. A patch that no longer applies is brought up to date, or replaced by another of its kind; one that is not
 // found any more is searched for by make dst-plants.
 func TestBugsInsideTheCodeAreFound(t *testing.T) {
 	t.Parallel()
@@ -28,6 +31,10 @@ func TestBugsInsideTheCodeAreFound(t *testing.T) {
 			t.Parallel()
 			f, err := sow(t.Context(), program, p, p.Seed, seedsOfPatch)
 			require.NoError(t, err)
+			if !f.Found {
+				f, err = sow(t.Context(), program, p, 0, seedsOfAll)
+				require.NoError(t, err)
+			}
 			require.True(t, f.Found, "not found by %s; %d seeds violate something else: %s", p.Catches, f.Others, f.Other)
 			t.Logf("seed %d: %s", f.Seed, f.What)
 		})
