@@ -1,6 +1,7 @@
 package dst
 
 import (
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -139,6 +140,9 @@ func (w *world) refusalSeen(a *attempt) {
 	c := a.call
 	r := refusedCall{tenant: c.req.Tenant}
 	copy(r.head[:], c.prompt(a.place.Leg))
+	if c.raw > 0 { // nobody here knows how its prompt begins
+		r.head = [blockTokens]uint32{math.MaxUint32, uint32(c.n)} //nolint:gosec // a number
+	}
 	w.refused[a.place.Claim.Ticket.Number] = r
 }
 
