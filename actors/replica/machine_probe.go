@@ -308,8 +308,7 @@ func (m *machine) mayBeLate(now, began time.Time) bool {
 	if m.ledger.Tickets(ledger.Lingering) > 0 { // it may still compute what was given up there
 		patience = max(patience, m.cfg.FirstTokenTimeout)
 	}
-	serves := m.state == fleet.Ready || m.state == fleet.Warming || m.state == fleet.Degraded
-	return serves && now.Before(m.unanswered.Add(patience))
+	return m.state.LegsStay() && now.Before(m.unanswered.Add(patience))
 }
 
 // settle moves a warming replica on when nothing is awaited any more.

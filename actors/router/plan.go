@@ -149,10 +149,13 @@ func (sh *shape) ride(f *policy.Fit, blocks scoring.Blocks) {
 	f.NeedBlocks = sh.blocks - f.RideBlocks
 }
 
+// confinedFor is for how long a leg waits for room where it is to go, before it takes any: they had room when it was sent there.
+const confinedFor = time.Second
+
 // confined says whether a leg may go nowhere but to the replicas that it names: one of them serves, can hold it, has not failed it, and
 // does not cool down, which can last far longer than a silence.
 func confined(now time.Time, a stream.Ask, least scoring.Tokens, vs []view) bool {
-	return len(a.Only) > 0 && slices.ContainsFunc(vs, func(v view) bool {
+	return len(a.Only) > 0 && now.Sub(a.Since) < confinedFor && slices.ContainsFunc(vs, func(v view) bool {
 		failed := slices.ContainsFunc(a.Excluded, func(x stream.Exclusion) bool { return x.Replica == v.ref.ID && x.Incarnation == v.snap.Incarnation })
 		return slices.Contains(a.Only, v.ref.ID) && v.snap.Serves() && least <= v.snap.Load.Limits.SequenceTokens && !failed && !now.Before(v.snap.CoolingUntil)
 	})

@@ -367,8 +367,7 @@ func (b *books) mayBeLate(began time.Duration) bool {
 	if load.Lingering > 0 {
 		patience = max(patience, b.host.cfg.FirstTokenTimeout)
 	}
-	s := b.old.State
-	return (s == fleet.Ready || s == fleet.Warming || s == fleet.Degraded) && b.host.w.now < b.late+patience
+	return b.old.State.LegsStay() && b.host.w.now < b.late+patience
 }
 
 // token notes a sign of life.

@@ -99,7 +99,7 @@
 //
 // # Engines that are only slow
 //
-// In about a twelfth of the seeds nothing is wrong with engines but their speed: passes of half a minute, a pause at the first
+// In about an eighth of the seeds nothing is wrong with engines but their speed: passes of half a minute, a pause at the first
 // request for logprobs, probes that starve meanwhile, a whole machine that is overloaded; replicas are drained beside that. There no request may
 // fail that its client has patience for (OnlySlow). A run counts in which phases long passes met requests, and how many legs waited on a
 // second replica that fell silent with them; it fails where the one is too rare or the other too frequent.

@@ -23,10 +23,10 @@ const (
 	everywhere         = 0.1 // the part of them that falls on all replicas at once
 )
 
-// drawSluggish draws them for a twelfth of the seeds.
+// drawSluggish draws them for an eighth of the seeds.
 func drawSluggish(seed uint64) sluggish {
 	rng := rand.New(rand.NewPCG(seed, 0x5851f42d4c957f2d))
-	if rng.Float64() >= 1.0/12 {
+	if rng.Float64() >= 1.0/8 {
 		return sluggish{}
 	}
 	return sluggish{rng}
@@ -81,7 +81,7 @@ func (w *world) sluggishEngines() {
 	if s.rng == nil {
 		return
 	}
-	for range 10 + s.rng.IntN(20) {
+	for range 16 + s.rng.IntN(24) {
 		w.in(s.between(time.Second, w.plan.safety-time.Second), evFault).fault = LongStep
 	}
 }
@@ -93,7 +93,7 @@ func (w *world) drag(h *host) {
 		hosts = w.present()
 	}
 	for _, h := range hosts {
-		if !h.p.alive || h.p.frozen() || h.p.m.Status().Running == 0 {
+		if !h.p.alive || h.p.frozen() || h.p.m.Status().Running == 0 || h.p.until > w.now { // one long pass is enough at a time
 			continue
 		}
 		phases := w.phasesOn(h)
@@ -142,8 +142,11 @@ func (w *world) checkSlow(c *call) {
 	if c.rejected && w.now-c.inserted >= w.plan.router.QueueTimeout {
 		return // what is left of the fleet has no room for all of it at once
 	}
-	if !slices.ContainsFunc(w.present(), func(h *host) bool { return !h.drained && !h.draining() }) {
-		return // orders have emptied the fleet
+	left := func(h *host) bool { // by an order, or by a leg that may have silenced it
+		return h.drained || h.draining() || slices.ContainsFunc(c.legs, func(l *leg) bool { return l.failedAt(w, h, h.ref.Snapshot().Incarnation) })
+	}
+	if !slices.ContainsFunc(w.present(), func(h *host) bool { return !left(h) }) {
+		return // orders have emptied the rest of the fleet
 	}
 	for _, l := range c.legs {
 		if l.moved { // an order was to empty its replica
