@@ -410,10 +410,10 @@ func (m *machine) nextLook() (time.Time, bool) {
 		}
 		bound := m.bound()
 		switch {
-		case w.steps != nil && !w.hurried.Equal(w.life):
-			return w.life.Add(bound / 2), true
 		case w.next.After(w.life.Add(bound)):
 			return w.next, true // it is excused for the moment
+		case w.steps != nil && !w.hurried.Equal(w.life):
+			return w.life.Add(bound / 2), true
 		}
 		return w.life.Add(bound), true
 	case doubt, hung:
