@@ -259,6 +259,22 @@ func TestTheOnlyOneIsNotSuspectedForWhatIsNew(t *testing.T) {
 	require.False(t, w.m.snapshot().Hung)
 }
 
+// TestALateLookAtAnExcusedSilence: a silence that is looked at only after its bound, and excused, is looked at again later. A look that
+// is due in the past would turn the actor without end.
+func TestALateLookAtAnExcusedSilence(t *testing.T) {
+	w := newWatched(t, 100, true)
+	w.peers = []fleet.Peer{}
+	w.dispatch(fleet.Work{PromptTokens: 3500}, nil)
+	w.now = w.now.Add(time.Minute)
+	last := w.last
+	w.at(0, fleet.Beats{Last: &last, Peers: w.others()})
+	w.at(0, tick{})
+	require.False(t, w.m.snapshot().Suspect, "excused")
+	next, wanted := w.m.nextTick()
+	require.True(t, wanted)
+	require.True(t, next.After(w.now), "%s before now", w.now.Sub(next))
+}
+
 // TestTheLastOneIsStartedAnew: a process of ours that gives nothing, its canary included, is not left to hang for ever, though
 // nobody else is there.
 func TestTheLastOneIsStartedAnew(t *testing.T) {
